@@ -389,11 +389,6 @@ PST_API void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes);
  * counts as waiting for the disk, not for input. */
 PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);
 
-/* Adds `delta` to the number of jobs that threads of the stage's own work on. While there are any, time that
- * the stage sleeps counts as computing, and the stage does not end. Such a thread may call pst_now, pst_span
- * and pst_span_of. */
-PST_API void pst_working(struct pst_stage *self, int64_t delta);
-
 /* Adds `delta` to the number of slots that this stage sent and that will come back by a link with "back". The
  * stage does not end while there are any. */
 PST_API void pst_expect(struct pst_stage *self, int64_t delta);

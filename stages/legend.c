@@ -1,22 +1,15 @@
-/* legend.c: trains partitioned embeddings in one process: makes batches, computes, and updates rows where
- * they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges of
- * those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
+/* legend.c: trains embeddings in one process: it makes batches and negatives, computes, and updates rows
+ * where they lie. Partitions pass through its memory by way of the disk stage, and are exchanged while edges
+ * of those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
  *
- * On a CPU a second thread computes, one batch at a time. The stage's own thread copies what the disk stage
- * brings and takes, also while a batch is trained. It alone knows which partition is where: the other one
- * touches only the partitions of its batch, which stay until it is done. The order of events is that of the
- * stages edges, store and embedder with a staleness of 1, so the results are the same to the last bit.
+ * The order of events is that of the stages edges, store and embedder with a staleness of 1, so on a CPU the
+ * results are the same to the last bit.
  *
  * On a GPU, partitions and relations lie in its memory. The host tells the GPU the ends of a batch's edges;
  * negatives, gradients and updates are the GPU's. A batch is put on the queue while the one before it is
  * computed, and partitions are copied meanwhile, by a queue of their own. */
-#include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "common/stage.h"
 #include "stages/lib/edges/source.h"
@@ -24,22 +17,7 @@
 #include "stages/lib/vectors/relations.h"
 #include "stages/lib/vectors/resident.h"
 
-enum { ERROR_MAX = 4096 }; /* bytes of a message that one thread passes to the other */
-
-/* The thread that computes. */
-struct trainer {
-    pthread_t thread;
-    bool started;
-    int done; /* an eventfd: a batch is trained */
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    bool wanted, stop; /* under lock: a batch is to be trained; the thread is to end */
-    /* of the batch; the stage reads it when the batch is done */
-    uint64_t batch;
-    struct pst_row_batch b;
-    pst_rc rc;
-    char error[ERROR_MAX];
-};
+enum { BATCHES_A_TURN = 4 }; /* trained on a CPU between two looks at what the disk stage sent home */
 
 struct legend {
     struct pst_edges_source source;
@@ -56,91 +34,7 @@ struct legend {
     char *edges, *rows; /* a batch, without and with rows */
     uint64_t edges_bytes, rows_bytes;
     uint64_t next, total; /* batches of the run */
-    struct pst_stage *stage;
-    struct trainer trainer; /* on a CPU */
-    bool training;          /* a batch is with the trainer */
 };
-
-/* ---- the thread that computes ---------------------------------------------------------------------- */
-
-/* Trains the batch in s->edges on the CPU. *b gets the batch with its rows. */
-static pst_rc compute(struct legend *s, uint64_t batch, struct pst_row_batch *b)
-{
-    uint64_t used;
-    pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, b);
-    const double gathered = pst_now();
-    if (rc == PST_OK)
-        rc = pst_relations_train(&s->relations, b, s->rows, &used);
-    pst_span_of(s->stage, "T", batch, -1, gathered, pst_now());
-    return rc;
-}
-
-/* Runs in the trainer's thread. A batch that carries the relations is taken home by the stage's thread,
- * because checkpoints and evaluation follow. */
-static pst_rc train(struct legend *s, uint64_t batch, struct pst_row_batch *b)
-{
-    const double begin = pst_now();
-    (void)pst_edges_source_fill(&s->source, batch, s->edges);
-    pst_span_of(s->stage, "E", batch, -1, begin, pst_now());
-    const pst_rc rc = compute(s, batch, b);
-    return rc == PST_OK && !pst_row_batch_carries(b)
-               ? pst_vectors_owner_take(&s->owner, b, s->rows, s->rows_bytes)
-               : rc;
-}
-
-static void *run_trainer(void *arg)
-{
-    struct legend *s = arg;
-    struct trainer *t = &s->trainer;
-    const uint64_t one = 1;
-    (void)pthread_mutex_lock(&t->lock);
-    for (;;) {
-        while (!t->wanted && !t->stop)
-            (void)pthread_cond_wait(&t->change, &t->lock);
-        if (!t->wanted)
-            break;
-        (void)pthread_mutex_unlock(&t->lock);
-        t->rc = train(s, t->batch, &t->b);
-        if (t->rc != PST_OK)
-            (void)snprintf(t->error, sizeof t->error, "%s", pst_error_text());
-        (void)pthread_mutex_lock(&t->lock);
-        t->wanted = false;
-        (void)pthread_cond_broadcast(&t->change);
-        (void)!write(t->done, &one, sizeof one);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
-    return NULL;
-}
-
-static pst_rc start_trainer(struct legend *s)
-{
-    struct trainer *t = &s->trainer;
-    t->done = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (t->done < 0)
-        return pst_fail_errno("eventfd");
-    (void)pthread_mutex_init(&t->lock, NULL);
-    (void)pthread_cond_init(&t->change, NULL);
-    errno = pthread_create(&t->thread, NULL, run_trainer, s);
-    t->started = errno == 0;
-    return t->started ? pst_watch(s->stage, t->done) : pst_fail_errno("cannot start a thread");
-}
-
-static void stop_trainer(struct trainer *t)
-{
-    if (t->started) {
-        (void)pthread_mutex_lock(&t->lock);
-        t->stop = true;
-        (void)pthread_cond_broadcast(&t->change);
-        (void)pthread_mutex_unlock(&t->lock);
-        (void)pthread_join(t->thread, NULL);
-        (void)pthread_cond_destroy(&t->change);
-        (void)pthread_mutex_destroy(&t->lock);
-    }
-    if (t->done > 0)
-        (void)close(t->done);
-    t->started = false;
-    t->done = 0;
-}
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
@@ -220,7 +114,6 @@ static pst_rc open_resident(struct pst_stage *self, struct legend *s)
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
-    s->stage = self;
     s->edges = aligned_alloc(PST_PAGE, pst_align_up(s->edges_bytes, PST_PAGE));
     s->rows = aligned_alloc(PST_PAGE, pst_align_up(s->rows_bytes, PST_PAGE));
     if (!s->edges || !s->rows)
@@ -238,13 +131,12 @@ static pst_rc open_stage(struct pst_stage *self)
     if (rc == PST_OK && pst_device_is_cuda(&s->device))
         rc = open_resident(self, s);
     s->next = s->owner.first_batch;
-    return rc == PST_OK && !pst_device_is_cuda(&s->device) ? start_trainer(s) : rc;
+    return rc;
 }
 
 static void close_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
-    stop_trainer(&s->trainer);
     pst_relations_close(&s->relations);
     s->copies.left_alone = s->copies.left_alone || s->device.left_alone;
     pst_device_close(&s->device); /* waits for kernels that use partitions */
@@ -255,63 +147,18 @@ static void close_stage(struct pst_stage *self)
     free(s->rows);
 }
 
-/* ---- training on a CPU ------------------------------------------------------------------------------ */
+/* ---- training ------------------------------------------------------------------------------------ */
 
-/* Sleeps until the trainer has nothing to do. A batch takes less than a second. */
-static void wait_for_trainer(struct trainer *t)
-{
-    (void)pthread_mutex_lock(&t->lock);
-    while (t->wanted)
-        (void)pthread_cond_wait(&t->change, &t->lock);
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
-/* Gives the next batch to the trainer, if its partitions are there. */
-static pst_rc begin_next(struct legend *s)
-{
-    struct trainer *t = &s->trainer;
-    bool ready;
-    if (s->training)
-        return PST_OK;
-    const pst_rc rc = pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, &ready);
-    if (rc != PST_OK || !ready)
-        return rc;
-    s->training = true;
-    pst_working(s->stage, 1);
-    (void)pthread_mutex_lock(&t->lock);
-    t->batch = s->next++;
-    t->wanted = true;
-    (void)pthread_cond_broadcast(&t->change);
-    (void)pthread_mutex_unlock(&t->lock);
-    return PST_OK;
-}
-
-/* The trainer is done with a batch. */
-static pst_rc take_home(struct legend *s)
-{
-    struct trainer *t = &s->trainer;
-    uint64_t times;
-    if (read(t->done, &times, sizeof times) < 0)
-        return errno == EAGAIN || errno == EINTR ? PST_OK : pst_fail_errno("eventfd");
-    wait_for_trainer(t); /* it may still hold the lock */
-    s->training = false;
-    pst_working(s->stage, -1);
-    pst_count(s->stage, 1, t->b.bytes_used);
-    if (t->rc != PST_OK)
-        return pst_fail(t->rc, "%s", t->error);
-    const pst_rc rc = pst_row_batch_carries(&t->b)
-                          ? pst_vectors_owner_take(&s->owner, &t->b, s->rows, s->rows_bytes)
-                          : PST_OK;
-    return rc == PST_OK ? pst_vectors_owner_home(&s->owner, t->batch) : rc;
-}
-
-/* ---- training on a GPU ------------------------------------------------------------------------------ */
-
-/* On a GPU, a batch without edges: it only brings others home. s->edges has the batch. */
+/* On a CPU; or on a GPU, if the batch has no edges. s->edges has the batch. */
 static pst_rc train_here(struct pst_stage *self, struct legend *s, uint64_t batch)
 {
     struct pst_row_batch b;
-    pst_rc rc = compute(s, batch, &b);
+    uint64_t used;
+    pst_rc rc = pst_vectors_owner_gather(&s->owner, s->edges, s->edges_bytes, s->rows, s->rows_bytes, &b);
+    const double gathered = pst_now();
+    if (rc == PST_OK)
+        rc = pst_relations_train(&s->relations, &b, s->rows, &used);
+    pst_span_of(self, "T", batch, -1, gathered, pst_now());
     if (rc == PST_OK)
         rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes);
     pst_count(self, 1, b.bytes_used);
@@ -368,13 +215,13 @@ static pst_rc fly(struct pst_stage *self, struct legend *s, const struct pst_edg
     return rc;
 }
 
-static pst_rc train_next(struct pst_stage *self, struct legend *s)
+static pst_rc train(struct pst_stage *self, struct legend *s)
 {
     const uint64_t batch = s->next++;
     const double begin = pst_now();
     const struct pst_edge_batch e = pst_edges_source_fill(&s->source, batch, s->edges);
     pst_span_of(self, "E", batch, -1, begin, pst_now());
-    if (e.edges > 0)
+    if (e.edges > 0 && pst_device_is_cuda(&s->device))
         return fly(self, s, &e);
     const pst_rc rc = land(self, s);
     return rc == PST_OK ? train_here(self, s, batch) : rc;
@@ -385,31 +232,25 @@ static pst_rc look(struct legend *s, bool *ready)
     return pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, ready);
 }
 
-/* Puts the next batch on the queue, and lets the disk stage's slots come home before another. If it needs
- * partitions, they may wait for the batch that is computed. */
+/* Trains what can be trained, but lets the disk stage's slots come home in between. If the next batch needs
+ * partitions, they may wait for the one that is computed. */
 static pst_rc advance(struct pst_stage *self, struct legend *s)
 {
+    const int turns = pst_device_is_cuda(&s->device) ? 1 : BATCHES_A_TURN;
+    pst_rc rc = PST_OK;
     bool ready = true;
-    pst_rc rc = look(s, &ready);
-    if (rc == PST_OK && !ready && s->flying.any) {
-        rc = land(self, s);
-        rc = rc == PST_OK ? look(s, &ready) : rc;
+    for (int i = 0; i < turns && rc == PST_OK && ready; i++) {
+        rc = look(s, &ready);
+        if (rc == PST_OK && !ready && s->flying.any) {
+            rc = land(self, s);
+            rc = rc == PST_OK ? look(s, &ready) : rc;
+        }
+        if (rc == PST_OK && ready)
+            rc = train(self, s);
     }
-    if (rc == PST_OK && ready)
-        rc = train_next(self, s);
     if (ready)
         pst_timer(self, 0);
     return rc;
-}
-
-/* A stop between two commits loses the batch that is being trained. */
-static pst_rc finish(struct legend *s)
-{
-    if (s->training)
-        wait_for_trainer(&s->trainer);
-    pst_log(s->stage,
-            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
-    return pst_vectors_owner_report(&s->owner);
 }
 
 static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
@@ -418,16 +259,18 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_rc rc = PST_OK;
     switch (event->kind) {
     case PST_EV_START:
-    case PST_EV_TIMER: break;
-    case PST_EV_FD: rc = take_home(s); break;
+    case PST_EV_TIMER: return advance(self, s);
     case PST_EV_CREDIT:
-    case PST_EV_RETURN: rc = pst_vectors_owner_part(&s->owner, event); break;
-    case PST_EV_FINISH: return finish(s);
+    case PST_EV_RETURN:
+        rc = pst_vectors_owner_part(&s->owner, event);
+        return rc == PST_OK ? advance(self, s) : rc;
+    case PST_EV_FINISH:
+        pst_log(
+            self,
+            "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");
+        return pst_vectors_owner_report(&s->owner);
     default: return PST_OK;
     }
-    if (rc != PST_OK)
-        return rc;
-    return pst_device_is_cuda(&s->device) ? advance(self, s) : begin_next(s);
 }
 
 /* ---- what it says of itself ---------------------------------------------------------------------- */

@@ -106,12 +106,12 @@ struct pst_stage {
     json_t *needs; /* built during size */
     int fds[PST_HOST_FDS_MAX];
     int nfds;
-    void *sockets[2];           /* ZeroMQ sockets that wake the stage like a descriptor (the bridge's) */
-    double timer_at;            /* 0: none */
-    int64_t in_flight, working; /* disk operations; jobs of the stage's own threads */
-    int64_t keep_alive;         /* reasons not to end that are not IO */
-    void *stream;               /* on a GPU: slots change hands in it, if in_stream is set */
-    void *behind;               /* an event of it */
+    void *sockets[2]; /* ZeroMQ sockets that wake the stage like a descriptor (the bridge's) */
+    double timer_at;  /* 0: none */
+    int64_t in_flight;
+    int64_t keep_alive; /* reasons not to end that are not IO */
+    void *stream;       /* on a GPU: slots change hands in it, if in_stream is set */
+    void *behind;       /* an event of it */
     bool in_stream;
     bool opened, started, sized, stopping, finishing;
     bool debug;        /* nothing that stands still is an error */

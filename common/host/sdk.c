@@ -161,12 +161,6 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
     assert(self->in_flight >= 0);
 }
 
-void pst_working(struct pst_stage *self, int64_t delta)
-{
-    self->working += delta;
-    assert(self->working >= 0);
-}
-
 void pst_expect(struct pst_stage *self, int64_t delta)
 {
     self->keep_alive += delta;

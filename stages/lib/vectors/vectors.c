@@ -9,12 +9,9 @@
 
 enum { TASK_ROWS = 64 };
 
-/* Jobs of two threads come one after the other. */
-static void share_out(struct pst_vectors *v, pst_gnn_task_fn *task, void *job, int64_t rows)
+static int64_t tasks_of(int64_t rows)
 {
-    (void)pthread_mutex_lock(&v->sharing);
-    pst_gnn_team_run(v->team, task, job, (rows + TASK_ROWS - 1) / TASK_ROWS);
-    (void)pthread_mutex_unlock(&v->sharing);
+    return (rows + TASK_ROWS - 1) / TASK_ROWS;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -49,7 +46,7 @@ void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t 
                        .seed = seed,
                        .scale = (pst_real)scale};
     memset(job.rows, 0, v->block_bytes);
-    share_out(v, init_rows, &job, job.n);
+    pst_gnn_team_run(v->team, init_rows, &job, tasks_of(job.n));
 }
 
 uint64_t pst_vectors_bytes(const struct pst_vectors *v)
@@ -72,14 +69,11 @@ pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
         v->block_of[p] = p == 0 && !v->parts ? 0 : -1;
     if (!v->place || !v->marked)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot list %zu vertices", rows);
-    (void)pthread_mutex_init(&v->sharing, NULL);
     return pst_gnn_team_new(&v->team, threads);
 }
 
 void pst_vectors_close(struct pst_vectors *v)
 {
-    if (v->team)
-        (void)pthread_mutex_destroy(&v->sharing);
     pst_gnn_team_free(v->team);
     pst_vectors_close_blocks(v);
     free(v->place);
@@ -237,7 +231,7 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
     b.grads_at = b.rows_at + pst_align_up((uint64_t)listed * b.dim * sizeof(pst_real), PST_CACHE_LINE);
     b.bytes_used = b.grads_at + (uint64_t)listed * b.dim * sizeof(pst_real);
     struct gather job = {.v = v, .list = list, .n = listed, .rows = pst_row_batch_at(slot, b.rows_at)};
-    share_out(v, gather_rows, &job, listed);
+    pst_gnn_team_run(v->team, gather_rows, &job, tasks_of(listed));
     memcpy(slot, &b, sizeof b);
     *out = b;
     return PST_OK;
@@ -280,7 +274,7 @@ pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, 
     }
     v->updates++;
     struct update job = {.v = v, .list = list, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
-    share_out(v, update_rows, &job, b->nodes);
+    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
     return v->relations ? pst_relations_table_take(v->relations, b, slot, v->rate * v->scale, v->updates)
                         : PST_OK;
 }

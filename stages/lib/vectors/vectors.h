@@ -5,8 +5,8 @@
  * (stages/lib/parts), and partitions come and go. In a block, embeddings come first, and then the optimizer
  * state (Legend, section 3), so a partition moves as a whole.
  *
- * Owner: the store. Threads: one, but partitions may be generated in blocks that no batch uses meanwhile. The
- * team's threads share the rows of a call. Results do not depend on their number. */
+ * Owner: the store. Threads: one calls these functions; they share the rows among the team's threads. Results
+ * do not depend on their number. */
 #ifndef PST_VECTORS_H
 #define PST_VECTORS_H
 
@@ -37,7 +37,6 @@ struct pst_vectors {
     uint32_t mark;
     struct pst_relations_table *relations; /* lent with batches; NULL: they are the borrower's own */
     struct pst_gnn_team *team;
-    pthread_mutex_t sharing; /* whoever gives the team a job */
 };
 
 /* The embeddings in a block, and their state. On a GPU, row r of block b is row b block_rows + r of one

@@ -1,8 +1,8 @@
 """A minibatch in a slot (common/slots/README.md): NumPy views, PyTorch tensors, and the forms of PyG and DGL."""
 import struct
 
-HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q")
-MAGIC = 0x3362696E696D7470  # "ptminib3"
+HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q")
+MAGIC = 0x3462696E696D7470  # "ptminib4"
 HOPS_MAX = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -34,7 +34,7 @@ class Minibatch:
                             "or its hops or element type are out of range")
         self.last_micro, self.feature_dtype = bool(last_micro), DTYPES[dtype]
         self.n = f[18:19 + self.hops]
-        self._slot, self._at, self._indptr_at, self._indices_at = slot, f[27:30], f[32:40], f[40:48]
+        self._slot, self._at, self._indptr_at, self._indices_at, self._weights_at = slot, f[27:30], f[32:40], f[40:48], f[48:56]
         if min(self.n) < 0 or list(self.n) != sorted(self.n):
             raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected that none is smaller than the one before")
         self.fence = None  # what to wait for before the slot is given back
@@ -71,6 +71,11 @@ class Minibatch:
     @property
     def indices(self):
         return [self._array(self._indices_at[h], "<i4", (int(indptr[-1]),)) for h, indptr in enumerate(self.indptr)]
+
+    @property
+    def weights(self):
+        """Of each hop: float32, the share of each edge in the mean over its destination's sample; None: all are equal."""
+        return [self._array(at, "<f4", (int(indptr[-1]),)) if at else None for at, indptr in zip(self._weights_at, self.indptr)]
 
     @property
     def empty(self):
