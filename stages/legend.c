@@ -57,6 +57,7 @@ static void share(const struct pst_stage *self, struct legend *s)
     o->buffer = e->buffer;
     o->checkpoint_swaps = e->checkpoint_swaps;
     o->order = e->sequence;
+    o->between_exchanges = e->between_exchanges;
     o->buckets = e->buckets;
     r->model = o->model;
     r->init_from = o->init_from;
