@@ -51,7 +51,7 @@ const struct pst_import_format pst_format_ring = {"ring", "a ring: a file with i
 
 ALGORITHM = r"""/* first.c: the first neighbours of each vertex, instead of random ones. */
 #include "common/error.h"
-#include "stages/lib/sampling/algorithms.h"
+#include "stages/lib/sampling/algorithms/algorithms.h"
 
 static pst_rc draw(void *state, const struct pst_sampling_hop *h)
 {
@@ -190,8 +190,8 @@ def a_stage_a_format_an_algorithm_and_a_kernel():
         c.add("common/store/formats/text/ring.c", FORMAT)
         c.replace("common/store/formats/formats.h", "    FORMAT(planetoid)\n", "    FORMAT(planetoid) FORMAT(ring)\n")
 
-        c.add("stages/lib/sampling/first.c", ALGORITHM)
-        c.replace("stages/lib/sampling/algorithms.h", "(X) X(uniform)\n", "(X) X(uniform) X(first)\n")
+        c.add("stages/lib/sampling/algorithms/first.c", ALGORITHM)
+        c.replace("stages/lib/sampling/algorithms/algorithms.h", " X(uniform) X(labor)", " X(uniform) X(first) X(labor)")
 
         c.add("kernels/cpu/negate.c", KERNEL)
         c.add("kernels/cuda/negate.cu", KERNEL_CUDA)
