@@ -170,6 +170,9 @@ pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINK
     if (hwloc_topology_init(&topology) != 0)
         return pst_fail(PST_E_NOMEM, "out of memory: hwloc cannot start");
     (void)hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    /* On Linux, hwloc finds PCI devices in /sys, too. Its component "pci" uses libpciaccess, which leaks
+     * memory. */
+    (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
     pst_rc rc = hwloc_topology_load(topology) == 0
                     ? find_sockets(topology, machine)
                     : pst_fail(PST_E_UNSUPPORTED, "hwloc cannot read the topology of this machine");
