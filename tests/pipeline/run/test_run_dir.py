@@ -4,6 +4,7 @@ import signal
 import stat
 
 from crash import *
+from embedding import LEGEND, MARIUS, knowledge_graph, legend, partitioned
 
 DEAD = "4194305"  # above every PID
 ID = "0123456789abcdef"
@@ -162,18 +163,29 @@ def a_lock_that_somebody_holds_is_held():
         assert "removed runs/a" in gc(p)
 
 
+def gc_knows_the_files_of(p, data, *args):
+    run = p.path("runs/a")
+    command("run", *args, "--dataset", data, "--run-dir", run, "--trace", p.path("t.json"), "--report", p.path("r.json"))
+    assert "nothing to remove" in gc(p)  # a run that has ended
+    os.unlink(os.path.join(run, "report.json"))
+    assert "nothing to remove" in gc(p)  # a run that can be resumed
+    for path in glob.glob(os.path.join(run, "checkpoints", "*")):
+        os.unlink(path)
+    written = os.listdir(run)
+    assert gc(p) == "removed runs/a\n" and not os.path.exists(run), written
+    return written
+
+
 @test
 def gc_knows_every_file_that_a_run_writes():
     with Place() as p:
-        run = p.path("runs/a")
-        r = Running(run_argv(p, run, "--trace", p.path("t.json"), "--report", p.path("r.json")), run).wait()
-        assert r.code == 0, r
-        assert "nothing to remove" in gc(p)  # a run that has ended
-        os.unlink(os.path.join(run, "report.json"))
-        assert "nothing to remove" in gc(p)  # a run that can be resumed
-        for path in glob.glob(os.path.join(run, "checkpoints", "*")):
-            os.unlink(path)
-        assert gc(p) == "removed runs/a\n"
+        kg = knowledge_graph(p)
+        with open(HYPERION) as f:
+            renamed = put(p.path("renamed.json"), f.read().replace('"planner":', '"other":').replace("planner.plan", "other.plan"))
+        assert "plan" in gc_knows_the_files_of(p, p.data, HYPERION, *SMALL)
+        assert "plan-other" in gc_knows_the_files_of(p, p.data, renamed, "--epochs", 1, "--quiet")
+        assert {"arrays", "buckets.safetensors"} <= set(gc_knows_the_files_of(p, kg, MARIUS, *partitioned(), "--epochs", 2))
+        assert {"arrays", "buckets.safetensors"} <= set(gc_knows_the_files_of(p, kg, LEGEND, *legend(4, 2, "beta"), "--epochs", 2))
 
 
 @test

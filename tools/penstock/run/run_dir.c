@@ -103,8 +103,9 @@ static bool same_dir(const char *a, const char *b)
 /* A directory that no run has used must have nothing that a run would replace. */
 static pst_rc check_unused(const char *dir)
 {
-    static const char *const names[] = {"report.json", "live.json",   RUN_PIPELINE_NAME, "logs",
-                                        "plan",        "checkpoints", "trace",           "mps"};
+    static const char *const names[] = {"report.json", "live.json", RUN_PIPELINE_NAME, "buckets.safetensors",
+                                        "logs",        "plan",      "checkpoints",     "arrays",
+                                        "trace",       "mps"};
     char path[PST_PATH_MAX + 32];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/dataset.json", dir);

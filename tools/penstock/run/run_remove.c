@@ -19,9 +19,11 @@
 static const struct {
     const char *dir, *names[5]; /* patterns of fnmatch */
 } known[] = {
-    {".", {"live.json", RUN_PIPELINE_NAME}},
+    {".", {"live.json", RUN_PIPELINE_NAME, "buckets.safetensors"}},
     {"logs", {"*.log"}},
     {"plan", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}},
+    {"plan-*", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}}, /* of another planner */
+    {"arrays", {"*"}},
     {"checkpoints", {NULL}}, /* a run with a checkpoint is kept */
     {"trace", {"*.json"}},
     {"mps", {"control*", "log", "nvidia-cuda-mps-*"}}, /* made by CUDA's daemon */
@@ -88,72 +90,83 @@ static bool is_written_by_runs(size_t k, const char *name, mode_t mode)
     return k == 0 && strcmp(name, RUN_LOCK_NAME) == 0;
 }
 
-static bool is_subdirectory(const char *name)
+/* The entry of `known` of a subdirectory; 0: runs do not make it. */
+static size_t subdirectory(const char *name)
 {
-    for (size_t k = 1; k < KNOWN; k++)
-        if (strcmp(name, known[k].dir) == 0)
-            return true;
-    return false;
+    size_t k = KNOWN - 1;
+    while (k > 0 && fnmatch(known[k].dir, name, FNM_PERIOD) != 0)
+        k--;
+    return k;
 }
 
-static pst_rc foreign(size_t k, const char *name)
-{
-    return pst_fail(PST_E_STATE, "the directory contains '%s%s%.255s', which was not written by a run",
-                    k > 0 ? known[k].dir : "", k > 0 ? "/" : "", name);
-}
+/* A directory that is being looked through. */
+struct place {
+    const struct removal *removal;
+    size_t k;         /* its entry of `known` */
+    const char *name; /* "." or that of the subdirectory */
+    int fd;
+};
 
-typedef pst_rc entry_fn(const struct removal *r, size_t k, int fd, const char *name);
+typedef pst_rc entry_fn(const struct place *at, const char *name);
 
-static pst_rc check_entry(const struct removal *r, size_t k, int fd, const char *name)
+/* Each entry of the directory `name` in dir_fd. */
+static pst_rc each_entry(const struct removal *r, int dir_fd, const char *name, entry_fn *fn)
 {
-    struct stat st;
-    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot get the status of %s/%s", r->path, name);
-    if (k == 0 && S_ISDIR(st.st_mode) && is_subdirectory(name))
-        return PST_OK;
-    return is_written_by_runs(k, name, st.st_mode) ? PST_OK : foreign(k, name);
-}
-
-static pst_rc remove_entry(const struct removal *r, size_t k, int fd, const char *name)
-{
-    struct stat st;
-    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !is_written_by_runs(k, name, st.st_mode) ||
-        (k == 0 && strcmp(name, RUN_LOCK_NAME) == 0))
-        return PST_OK;
-    return unlinkat(fd, name, 0) == 0 || errno == ENOENT
-               ? PST_OK
-               : pst_fail_errno("cannot remove %s/%s/%s", r->path, known[k].dir, name);
-}
-
-/* Each entry of the k-th directory; one that is not there has none. */
-static pst_rc each_entry(const struct removal *r, size_t k, int dir_fd, entry_fn *fn)
-{
-    const int fd = open_dir(dir_fd, known[k].dir);
+    const int fd = open_dir(dir_fd, name);
     if (fd < 0)
-        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s/%s", r->path, known[k].dir);
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open %s/%s", r->path, name);
     DIR *d = run_dir_mount(fd) == r->mount ? fdopendir(fd) : NULL;
     if (d == NULL) {
         (void)close(fd);
-        return pst_fail(PST_E_STATE, "the subdirectory %s is on another mount", known[k].dir);
+        return pst_fail(PST_E_STATE, "the subdirectory %s is on another mount", name);
     }
+    const struct place at = {.removal = r, .k = subdirectory(name), .name = name, .fd = dirfd(d)};
     pst_rc rc = PST_OK;
     for (struct dirent *e; rc == PST_OK && (e = readdir(d)) != NULL;)
         if (!is_dot(e->d_name))
-            rc = fn(r, k, dirfd(d), e->d_name);
+            rc = fn(&at, e->d_name);
     (void)closedir(d);
     return rc;
 }
 
+static pst_rc check_entry(const struct place *at, const char *name)
+{
+    struct stat st;
+    const char *dir = at->k > 0 ? at->name : "", *slash = at->k > 0 ? "/" : "";
+    if (fstatat(at->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? PST_OK
+                               : pst_fail_errno("cannot get the status of %s/%s", at->removal->path, name);
+    if (at->k == 0 && S_ISDIR(st.st_mode) && subdirectory(name) > 0)
+        return each_entry(at->removal, at->fd, name, check_entry);
+    return is_written_by_runs(at->k, name, st.st_mode)
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "the directory contains '%.255s%s%.255s', which was not written by a run", dir,
+                          slash, name);
+}
+
 /* ---- removing -------------------------------------------------------------------------------- */
+
+/* The lock is left. */
+static pst_rc remove_entry(const struct place *at, const char *name)
+{
+    struct stat st;
+    pst_rc rc = PST_OK;
+    if (fstatat(at->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return rc;
+    const bool directory = at->k == 0 && S_ISDIR(st.st_mode) && subdirectory(name) > 0;
+    if (directory)
+        rc = each_entry(at->removal, at->fd, name, remove_entry);
+    else if (!is_written_by_runs(at->k, name, st.st_mode) || (at->k == 0 && strcmp(name, RUN_LOCK_NAME) == 0))
+        return rc;
+    if (rc == PST_OK && unlinkat(at->fd, name, directory ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT)
+        rc = pst_fail_errno("cannot remove %s/%s/%s", at->removal->path, at->name, name);
+    return rc;
+}
 
 static pst_rc remove_known(const struct removal *r, int parent_fd, const char *name, int dir_fd)
 {
-    pst_rc rc = PST_OK;
-    for (size_t k = KNOWN; k-- > 0 && rc == PST_OK;) {
-        rc = each_entry(r, k, dir_fd, remove_entry);
-        if (rc == PST_OK && k > 0 && unlinkat(dir_fd, known[k].dir, AT_REMOVEDIR) != 0 && errno != ENOENT)
-            rc = pst_fail_errno("cannot remove %s/%s", r->path, known[k].dir);
-    }
+    pst_rc rc = each_entry(r, dir_fd, ".", remove_entry);
     if (rc == PST_OK && unlinkat(dir_fd, RUN_LOCK_NAME, 0) != 0 && errno != ENOENT)
         rc = pst_fail_errno("cannot remove %s/" RUN_LOCK_NAME, r->path);
     if (rc == PST_OK && unlinkat(parent_fd, name, AT_REMOVEDIR) != 0)
@@ -170,8 +183,8 @@ pst_rc run_dir_remove(int parent_fd, const char *name, const char *path, bool dr
     pst_rc rc = r.mount >= 0 && run_dir_mount(fd) == r.mount
                     ? PST_OK
                     : pst_fail(PST_E_STATE, "the directory is on another mount");
-    for (size_t k = 0; k < KNOWN && rc == PST_OK; k++)
-        rc = each_entry(&r, k, fd, check_entry);
+    if (rc == PST_OK)
+        rc = each_entry(&r, fd, ".", check_entry);
     if (rc == PST_OK && !dry)
         rc = remove_known(&r, parent_fd, name, fd);
     (void)close(fd);
