@@ -127,8 +127,8 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
             continue;
         if (!carries_one_route(graph, pl, link)) {
             pst_link_error(pl, diag, link, "",
-                           "this link carries slots of several routes, so it cannot connect %s to %s: place "
-                           "both stages on one device",
+                           "this link carries slots of several outputs, which cannot be copied between "
+                           "devices, but it connects %s to %s: place both stages on one device",
                            from, pl->stages[link->to].device);
             return false;
         }

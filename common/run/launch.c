@@ -561,11 +561,12 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         if (sv->slot_bytes[r] > (UINT64_C(1) << 46))
-            return pst_fail(PST_E_LIMIT,
-                            "stage %s requested slots of %.1f TiB on the route that begins at %s.%s",
-                            asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
-                            sv->pl->stages[route->stage].name,
-                            sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
+            return pst_fail(
+                PST_E_LIMIT,
+                "stage %s requested slots of %.1f TiB for the output %s.%s; expected at most 64 TiB",
+                asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
+                sv->pl->stages[route->stage].name,
+                sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         sv->slot_bytes[r] = pst_align_up(sv->slot_bytes[r], align);
         struct pst_run_block *block = &sv->blocks[1 + r];
         block->bytes = pst_align_up(sv->slot_bytes[r] * (uint64_t)route->slots, PST_PAGE);

@@ -203,14 +203,18 @@ static pst_rc parse_tensor(const struct pst_checkpoint *ck, const char *name, co
     t->dtype = (enum pst_dtype)type;
     if (type == DTYPE_COUNT || t->rank < 1 || t->rank > 2)
         return pst_fail(PST_E_FORMAT,
-                        "%s: tensor \"%s\": checkpoints have no tensors of dtype %s with %d dimensions",
+                        "%s: tensor \"%s\" has dtype %s and %d dimensions; expected a dtype that Penstock "
+                        "writes, and 1 or 2 dimensions",
                         ck->path, name, dtype, t->rank);
     uint64_t bytes = DTYPE_BYTES[type];
     for (int d = 0; d < t->rank; d++) {
         t->shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
         if (!json_is_integer(json_array_get(shape, (size_t)d)) || t->shape[d] < 0 ||
             __builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes))
-            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\": invalid shape", ck->path, name);
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s: tensor \"%s\": expected a shape of integers of at least 0 whose product fits 64 bits",
+                ck->path, name);
     }
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     *begin = (uint64_t)json_integer_value(from);
@@ -309,7 +313,8 @@ static pst_rc read_header(struct pst_checkpoint *ck)
     json_error_t error;
     ck->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object((json_t *)ck->header)) {
-        rc = pst_fail(PST_E_FORMAT, "%s: its header is not a JSON object: %s at byte %d", ck->path,
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s is not a checkpoint: expected a JSON object as its header: %s at byte %d", ck->path,
                       ck->header ? "something else" : error.text, 8 + (ck->header ? 0 : error.position));
         goto out;
     }
@@ -476,5 +481,9 @@ pst_rc pst_checkpoint_latest(const char *dir, char *path, size_t size, char *ski
             append_line(skipped, skipped_size, pst_error_text());
     }
     free(numbers);
-    return rc == PST_OK ? PST_OK : pst_fail(PST_E_STATE, "%s contains no usable checkpoint", dir);
+    return rc == PST_OK
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "%s contains no checkpoint that can be read: train again, or name another run",
+                          dir);
 }

@@ -90,7 +90,7 @@ static int named(struct reader *r, const char *path, const char *key, const char
     const int found = find(r->prices, name);
     pst_json_join(at, path, key);
     if (found < 0)
-        pst_json_error(r->doc, r->diag, at, "\"%s\" is not in \"%ss\"", name, key);
+        pst_json_error(r->doc, r->diag, at, "\"%s\" is not one of the names in \"%ss\"", name, key);
     return found;
 }
 

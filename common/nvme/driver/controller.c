@@ -131,7 +131,8 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
                         what, PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
     if (qids_with_doorbells(c) == 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: BAR 0 has %zu bytes, which is too small for doorbells with a stride of %u bytes",
+                        "%s: BAR 0 has %zu bytes, which is too small for the queues' doorbell registers at a "
+                        "stride of %u bytes",
                         what, c->t->regs_bytes, c->doorbell_stride);
     return PST_OK;
 }
@@ -238,8 +239,10 @@ pst_rc pst_nvme_reset(struct pst_nvme_controller *c)
         if (c->io[qid] == NULL)
             continue;
         if (qid > granted)
-            return pst_fail(PST_E_IO, "%s grants only %u queue pairs after a reset, fewer than before",
-                            c->t->what, granted);
+            return pst_fail(
+                PST_E_IO,
+                "%s grants only %u queue pairs after a reset, fewer than before: start the run again",
+                c->t->what, granted);
         pst_nvme_pair_clear(c->io[qid]);
         rc = pst_nvme_pair_create(c, c->io[qid]);
     }

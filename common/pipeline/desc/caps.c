@@ -71,7 +71,7 @@ static pst_rc check_elf(const char *file)
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || pread(fd, &eh, sizeof eh, 0) != (ssize_t)sizeof eh ||
         memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
         eh.e_type != ET_DYN || eh.e_phentsize != sizeof ph)
-        rc = pst_fail(PST_E_FORMAT, "%s: not a shared object", file);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected a shared object (.so), found another kind of file", file);
     for (int i = 0; rc == PST_OK && i < eh.e_phnum; i++)
         if (eh.e_phoff > INT64_MAX / 2 ||
             pread(fd, &ph, sizeof ph, (off_t)(eh.e_phoff + (uint64_t)i * sizeof ph)) != (ssize_t)sizeof ph ||

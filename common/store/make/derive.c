@@ -236,8 +236,10 @@ pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const
         goto out;
     int64_t n = candidates(ds, id), at = 0, count[3];
     if (sum * (double)n < 0.5)
-        rc = pst_fail(PST_E_ARG, "%g of %" PRId64 " vertices%s: every split would be empty", sum, n,
-                      ds->labels.map != NULL ? " that have a label" : "");
+        rc = pst_fail(PST_E_ARG,
+                      "every split would be empty: the sizes of the splits sum to %g of %" PRId64
+                      " vertices%s; give larger sizes",
+                      sum, n, ds->labels.map != NULL ? " that have a label" : "");
     struct pst_shuffle shuffle;
     pst_shuffle_init(&shuffle, n, seed, 0);
     const bool all = sum > 1 - 1e-9; /* then the last part takes what rounding left over */

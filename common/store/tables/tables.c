@@ -92,7 +92,8 @@ static pst_rc end_rows(const struct pst_tables_spec *s, struct pst_numbered *t, 
 static pst_rc twice(const struct pst_numbered *t)
 {
     return t->keys > 0 ? pst_table_fail(&t->table, t->key[0], "a vertex that no earlier row has")
-                       : pst_fail(PST_E_FORMAT, "%s: two rows describe the same vertex", t->table.text.path);
+                       : pst_fail(PST_E_FORMAT, "%s: two rows describe the same vertex: remove one of them",
+                                  t->table.text.path);
 }
 
 static pst_rc finish(struct pst_array_writer *w, pst_rc rc)

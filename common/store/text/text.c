@@ -86,7 +86,7 @@ static pst_rc fill_some(struct pst_text *t, char *out, size_t room, size_t *got)
         if (rc != PST_OK || *got > 0)
             return rc;
         if (no_more && !t->codec_ended)
-            return damaged(t, "the data end early, the file is truncated");
+            return damaged(t, "the data end too early: the file is truncated");
     }
 }
 
@@ -152,8 +152,9 @@ pst_rc pst_text_open(struct pst_text *t, const char *path)
 {
     *t = (struct pst_text){.fd = -1, .line = 1};
     if (strlen(path) >= sizeof t->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof t->path - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "the path of a text file has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof t->path - 1, path);
     memcpy(t->path, path, strlen(path) + 1);
     t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (t->fd < 0)

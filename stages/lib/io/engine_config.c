@@ -49,8 +49,10 @@ pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name, cons
     while (number < PST_REQUEST_ARRAYS_MAX && c->names[number] != NULL)
         number++;
     if (number == PST_REQUEST_ARRAYS_MAX || c->nfiles == PST_REQUEST_FILES_MAX)
-        return pst_fail(PST_E_LIMIT, "the array %s of the run is one too many: a run has at most %d", name,
-                        PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT);
+        return pst_fail(
+            PST_E_LIMIT,
+            "cannot add the array %s: a run can have at most %d arrays of its own (parameter arrays)", name,
+            PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT);
     if (stat(path, &st) != 0)
         return pst_fail_errno("the array %s of the run: %s", name, path);
     if (st.st_size <= 0 || (uint64_t)st.st_size % row_bytes != 0)

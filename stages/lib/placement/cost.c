@@ -162,7 +162,9 @@ static pst_rc longest_part(void *context, int part, int64_t first, int64_t end)
     for (int64_t v = first; v < end; v++) {
         const int64_t degree = in->indptr[v + 1] - in->indptr[v];
         if (degree < 0)
-            return pst_fail(PST_E_ARG, "indptr decreases from %lld to %lld at vertex %lld",
+            return pst_fail(PST_E_ARG,
+                            "indptr decreases from %lld to %lld at vertex %lld: the topology is damaged "
+                            "(`penstock verify` shows details)",
                             (long long)in->indptr[v], (long long)in->indptr[v + 1], (long long)v);
         if (degree > entries && pst_placement_list_heat(in, v) > 0)
             entries = degree;

@@ -267,7 +267,9 @@ static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t dige
 {
     const size_t bytes = (size_t)tiers->n * sizeof *tiers->ids;
     if (f->bytes != PST_PAGE + bytes)
-        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json lists %lld ids",
+        return pst_fail(PST_E_FORMAT,
+                        "%s has %llu bytes; expected %llu, because plan.json counts %lld cached vertices: "
+                        "make a new plan",
                         f->path, (unsigned long long)f->bytes, (unsigned long long)(PST_PAGE + bytes),
                         (long long)tiers->n);
     tiers->ids = calloc((size_t)tiers->n + 1, sizeof *tiers->ids);
@@ -278,7 +280,9 @@ static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t dige
     if (rc != PST_OK)
         return rc;
     if (XXH3_64bits(tiers->ids, bytes) != digest)
-        return pst_fail(PST_E_FORMAT, "%s does not belong to plan.json: its checksum differs", f->path);
+        return pst_fail(PST_E_FORMAT,
+                        "%s does not belong to plan.json, which has another checksum: make a new plan",
+                        f->path);
     for (int64_t i = 0; i < tiers->n; i++) {
         if (tiers->ids[i] < 0 || tiers->ids[i] >= vertices)
             return pst_fail(PST_E_FORMAT,

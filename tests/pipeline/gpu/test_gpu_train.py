@@ -107,7 +107,7 @@ def a_gpu_that_is_too_small_is_told():
             err = train(p, *on(trainer="cuda:0"), code=1).err
         finally:
             del os.environ["PENSTOCK_HOST_GPU_BYTES"]
-        assert "trainer: cuda:0: cannot create a queue for calls over" in err and "bytes of device memory" in err, err
+        assert "trainer: cuda:0: cannot create a queue for GPU work on up to" in err and "bytes of device memory" in err, err
         assert "of its 30000000 bytes are free" in err, err
 
 

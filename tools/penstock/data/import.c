@@ -400,8 +400,9 @@ static pst_rc begin_build(const struct args *a, const char *from, const char *to
     pst_rc rc = sources_of(a, from, sources);
     json_t *key = json_pack("{s:s, s:o}", "command", a->job.spec.command, "sources", sources);
     if (rc == PST_OK && key == NULL)
-        rc = pst_fail(PST_E_ARG,
-                      "the command line is not valid UTF-8, so --resume could not compare it later");
+        rc = pst_fail(
+            PST_E_ARG,
+            "the command line is not valid UTF-8, which --resume requires: use names and options in UTF-8");
     if (rc == PST_OK)
         return pst_build_resume(b, to, a->force, key, a->resume);
     json_decref(key);
@@ -535,12 +536,13 @@ int cmd_import(int argc, char **argv)
     if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripe-dirs: needs several stripes: give --stripes 2 or more, or several directories");
+            "--stripe-dirs requires several stripes: give --stripes 2 or more, or several directories");
     if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
         rc = pst_fail(PST_E_ARG,
-                      "--link: the features stay in the source's file, so --stripes cannot be used");
+                      "--stripes cannot be used with --link, which leaves the features in the source's file");
     if (rc == PST_OK && argc - optind != 3)
-        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d arguments; --help says more",
+        rc = pst_fail(PST_E_ARG,
+                      "expected the arguments FORMAT SRC DIR, found %d arguments; --help lists the options",
                       argc - optind);
     const struct pst_import_format *format = rc == PST_OK ? pst_formats_find(argv[optind]) : NULL;
     if (rc == PST_OK)

@@ -54,7 +54,8 @@ int cmd_disks(int argc, char **argv)
     }
     if (optind != argc || (json ? 1 : 0) + (bind != NULL) + (release != NULL) > 1)
         return command_result(
-            "disks", pst_fail(PST_E_ARG, "expected at most one of --json, --bind PCI and --release PCI"));
+            "disks",
+            pst_fail(PST_E_ARG, "expected at most one of the options --json, --bind PCI and --release PCI"));
     if (bind != NULL)
         return command_result("disks", pst_usable_bind("", bind));
     if (release != NULL)

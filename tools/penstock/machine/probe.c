@@ -177,8 +177,10 @@ int cmd_probe(int argc, char **argv)
         return command_result("probe",
                               pst_fail(PST_E_ARG, "expected no argument, found \"%s\"", argv[optind]));
     if (topology && cliques)
-        return command_result("probe", pst_fail(PST_E_ARG, "use --topology or --cliques, but not both"));
+        return command_result(
+            "probe",
+            pst_fail(PST_E_ARG, "--topology and --cliques cannot be used together: use one of them"));
     if (machine != NULL && !topology && !cliques)
-        return command_result("probe", pst_fail(PST_E_ARG, "--machine needs --topology or --cliques"));
+        return command_result("probe", pst_fail(PST_E_ARG, "--machine requires --topology or --cliques"));
     return command_result("probe", topology || cliques ? pst_probe_machine(machine, cliques) : probe_gpus());
 }

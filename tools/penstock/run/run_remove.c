@@ -134,7 +134,9 @@ static pst_rc each_entry(const struct removal *r, size_t k, int dir_fd, entry_fn
     DIR *d = run_dir_mount(fd) == r->mount ? fdopendir(fd) : NULL;
     if (d == NULL) {
         (void)close(fd);
-        return pst_fail(PST_E_STATE, "the subdirectory %s is on another mount", known[k].dir);
+        return pst_fail(PST_E_STATE,
+                        "another file system is mounted at the subdirectory %s: unmount it first",
+                        known[k].dir);
     }
     pst_rc rc = PST_OK;
     for (struct dirent *e; rc == PST_OK && (e = readdir(d)) != NULL;)
@@ -167,9 +169,10 @@ pst_rc run_dir_remove(int parent_fd, const char *name, const char *path, bool dr
     const int fd = open_dir(parent_fd, name);
     if (fd < 0)
         return pst_fail_errno("cannot open %s", path);
-    pst_rc rc = r.mount >= 0 && run_dir_mount(fd) == r.mount
-                    ? PST_OK
-                    : pst_fail(PST_E_STATE, "the directory is on another mount");
+    pst_rc rc =
+        r.mount >= 0 && run_dir_mount(fd) == r.mount
+            ? PST_OK
+            : pst_fail(PST_E_STATE, "another file system is mounted at this directory: unmount it first");
     for (size_t k = 0; k < KNOWN && rc == PST_OK; k++)
         rc = each_entry(&r, k, fd, check_entry);
     if (rc == PST_OK && !dry)

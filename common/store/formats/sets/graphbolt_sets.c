@@ -47,8 +47,8 @@ pst_rc pst_graphbolt_choose(struct pst_graphbolt *g)
             (void)snprintf(names + strlen(names), sizeof names - strlen(names), " %s", name);
     }
     if (g->task == NULL && (n > 1 || asked[0] != '\0'))
-        return pst_fail(PST_E_ARG, "%s: the tasks are%s: choose one with --split%s%s", g->yaml.path, names,
-                        asked[0] != '\0' ? ", found " : "", asked);
+        return pst_fail(PST_E_ARG, "%s: choose one of the tasks with --split:%s%s%s", g->yaml.path, names,
+                        asked[0] != '\0' ? "; found " : "", asked);
     return PST_OK;
 }
 

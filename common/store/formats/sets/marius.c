@@ -242,7 +242,7 @@ static pst_rc run(struct marius *m)
         rc = pst_fail(PST_E_ARG, "--symmetrize and --self-loops add cannot be used if edges have relations, "
                                  "because a relation has a direction");
     if (rc == PST_OK && s->source[PST_IMPORT_EDGES][0] != '\0')
-        rc = pst_fail(PST_E_ARG, "--edges cannot be used here: SRC has the edges");
+        rc = pst_fail(PST_E_ARG, "--edges cannot be used with this format: SRC contains the edges");
     if (rc == PST_OK)
         rc = find_nodes(m);
     s->vertices = m->nodes;
