@@ -110,7 +110,7 @@ def mistakes_are_told():
         assert r.returncode == 1 and "cannot start /no/python" in r.stderr and "PENSTOCK_PYTHON" in r.stderr, r
         r = subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), PENSTOCK, "experiment", "hyperion", "--only", "9", "--out", p.path("one")],
                            capture_output=True, text=True)
-        assert r.returncode == 2 and "needs two cores" in r.stderr, r
+        assert r.returncode == 2 and "need two cores" in r.stderr, r
 
 
 @test
