@@ -146,7 +146,7 @@ static bool is_answer(struct pst_stage *self, zmq_msg_t *msg, const char *type, 
     if (*rc != PST_OK && (!got || strcmp(got, "failed") != 0)) {
         char text[1024];
         (void)snprintf(text, sizeof text, "%s", pst_error_text());
-        *rc = pst_fail(*rc, "%s (expected the message \"%s\")", text, type);
+        *rc = pst_fail(*rc, "%s; the next message should have been \"%s\"", text, type);
     }
     json_decref(j);
     return false;

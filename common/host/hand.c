@@ -362,12 +362,12 @@ pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *ha
                             self->caps.file, self->desc.ports[self->inputs[i].port].name);
     for (uint32_t i = 0; i < hand->n; i++) {
         const struct pst_host_batch *b = &hand->batches[i];
+        const char *left = b->nheld > 0 ? "released all slots of" : "sent on";
         if (!b->credit || b->nheld == 0)
             return pst_fail(PST_E_PEER,
                             "external program %s sent \"done\", but has not %s batch %" PRIu64
                             ", micro-batch %u, which it received through %s",
-                            self->caps.file, b->nheld > 0 ? "released all slots of" : "sent on", b->batch,
-                            b->micro, self->desc.ports[b->port].name);
+                            self->caps.file, left, b->batch, b->micro, self->desc.ports[b->port].name);
     }
     for (int i = 0; i < self->nroutes; i++) {
         const struct pst_host_route_end *r = &self->routes[i];

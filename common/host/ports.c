@@ -173,7 +173,7 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 {
     while (!pst_lane_push(&out->rings[to], frame)) {
         if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
-            return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
+            return pst_fail(PST_E_INTERRUPTED, "the run is stopping, so the stage cannot send another frame");
         wake(out->consumers[to]);
         (void)nanosleep(&(struct timespec){.tv_nsec = FULL_RING_NAP_NS}, NULL);
     }
@@ -183,8 +183,10 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
-        return pst_fail(PST_E_LIMIT, "the stage sent a frame with %u slots, but this link carries at most %u",
-                        frame->nrefs, out->rings[to].refs);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the stage sent a frame with %u slots, but its link carries at most %u slots in a frame",
+            frame->nrefs, out->rings[to].refs);
     if (!pst_lane_push(&out->rings[to], frame)) {
         const enum pst_page_state before = pst_page_enter(self->page, PST_PAGE_WAITS_CREDIT);
         const pst_rc rc = push_when_there_is_room(self, out, to, frame);

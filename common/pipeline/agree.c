@@ -65,7 +65,7 @@ static void compare(const struct pair *pair, const struct pst_pipeline_stage_spe
     if (pair->equals.count)
         pst_json_error(
             &pair->pl->doc, pair->diag, path,
-            "%s.%s is %s, but %s.%s is %s, a list of %zu elements: the first must be the length of the list",
+            "%s.%s is %s, but %s.%s is %s, a list of %zu elements: the number must be the length of the list",
             pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
             json_array_size(theirs));
     else

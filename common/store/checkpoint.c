@@ -313,9 +313,10 @@ static pst_rc read_header(struct pst_checkpoint *ck)
     json_error_t error;
     ck->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object((json_t *)ck->header)) {
+        const char *why = ck->header ? "found another kind of value" : error.text;
         rc = pst_fail(PST_E_FORMAT,
                       "%s is not a checkpoint: expected a JSON object as its header: %s at byte %d", ck->path,
-                      ck->header ? "something else" : error.text, 8 + (ck->header ? 0 : error.position));
+                      why, 8 + (ck->header ? 0 : error.position));
         goto out;
     }
     rc = check_tensors(ck);

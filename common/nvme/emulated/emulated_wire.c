@@ -63,5 +63,6 @@ pst_rc pst_emu_receive(int socket, struct pst_emu_message *message, int *fd)
     *fd = -1;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return pst_fail(PST_E_TIMEOUT, "the emulated controller or its client did not answer in time");
-    return pst_fail(PST_E_PEER, "%s", n < 0 ? strerror(errno) : "the other side closed the connection");
+    return pst_fail(PST_E_PEER, "%s",
+                    n < 0 ? strerror(errno) : "the emulated controller or its client closed the connection");
 }

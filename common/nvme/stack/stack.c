@@ -31,7 +31,7 @@ pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way)
         if (strcspn(at, "|") == bytes && strncmp(at, name, bytes) == 0)
             return PST_OK;
     }
-    return pst_fail(PST_E_ARG, "unknown stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
+    return pst_fail(PST_E_ARG, "unknown NVMe stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */

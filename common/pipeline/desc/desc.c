@@ -142,9 +142,10 @@ static pst_rc check_requests(const char *file, const struct pst_port_desc *port)
     const bool of_out = port->requests == PST_REQUESTS_MAKES || port->requests == PST_REQUESTS_COPIES;
     if (port->requests == PST_REQUESTS_PASS || (port->dir == PST_IN ? of_in : of_out))
         return PST_OK;
+    const char *end = of_in ? "input" : "output";
     if (of_in || of_out)
         return pst_fail(PST_E_FORMAT, "%s: port %s: requests: only an %s can have this value", file,
-                        port->name, of_in ? "input" : "output");
+                        port->name, end);
     return pst_fail(PST_E_FORMAT,
                     "%s: port %s: requests: found the value %d; expected one of the constants in stage.h",
                     file, port->name, (int)port->requests);

@@ -183,12 +183,12 @@ pst_rc pst_build_look_at(const char *dir, bool force, bool *replace)
     if (c.some && !c.manifest && !c.cut_off)
         return pst_fail(PST_E_STATE, "%s contains arrays of a dataset, but no %s: choose another directory",
                         dir, PST_MANIFEST_FILE);
-    if (c.some && !force)
+    if (c.some && !force && c.cut_off)
         return pst_fail(PST_E_STATE,
-                        c.cut_off
-                            ? "%s holds a dataset whose replacement was interrupted: --force replaces it"
-                            : "%s already contains a dataset: give --force to replace it",
+                        "%s contains a dataset whose replacement was interrupted: give --force to replace it",
                         dir);
+    if (c.some && !force)
+        return pst_fail(PST_E_STATE, "%s already contains a dataset: give --force to replace it", dir);
     return PST_OK;
 }
 

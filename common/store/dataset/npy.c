@@ -185,11 +185,9 @@ static pst_rc scan_dict(struct scan *s, struct pst_npy *out)
             break;
         }
     }
+    const char *lacks = !(seen & 1) ? "'descr'" : !(seen & 2) ? "'fortran_order'" : "'shape'";
     if (seen != 7)
-        return pst_fail(PST_E_FORMAT, "the header lacks %s",
-                        !(seen & 1)   ? "'descr'"
-                        : !(seen & 2) ? "'fortran_order'"
-                                      : "'shape'");
+        return pst_fail(PST_E_FORMAT, "the header lacks the key %s", lacks);
     skip_space(s);
     if (s->at + 1 != s->end || s->text[s->at] != '\n')
         return unexpected(s, "spaces and one newline at the header's end");

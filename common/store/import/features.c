@@ -17,10 +17,10 @@
 
 static pst_rc bad_value(const struct pst_array *a, int64_t row, int64_t column, double value)
 {
-    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column,
-                    isnan(value)   ? "NaN: expected a finite number"
-                    : isinf(value) ? "infinite: expected a finite number"
-                                   : "the value does not fit float32");
+    const char *why = isnan(value)   ? "NaN: expected a finite number"
+                      : isinf(value) ? "infinite: expected a finite number"
+                                     : "the value does not fit float32";
+    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column, why);
 }
 
 static inline double real_at(const struct pst_array *a, int64_t i)

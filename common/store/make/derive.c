@@ -375,9 +375,9 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
         return pst_fail(PST_E_ARG,
                         "%s has %" PRId64 " rows; expected one for each of the %" PRId64 " vertices of %s",
                         rows->path, rows->shape[0], ds->vertices, ds->dir);
+    const char *told = rows != NULL ? "the number of columns of --rows" : "--dim";
     if (dim < 1 || dim > PST_GEN_DIM_MAX)
-        return pst_fail(PST_E_ARG, "%s: expected 1 to %d, found %" PRId64,
-                        rows != NULL ? "columns of the rows" : "--dim", PST_GEN_DIM_MAX, dim);
+        return pst_fail(PST_E_ARG, "%s: expected 1 to %d, found %" PRId64, told, PST_GEN_DIM_MAX, dim);
     if (ds->vertex_types > 0)
         return pst_fail(PST_E_ARG, "%s has %d vertex types, each with its own features: expected one type",
                         ds->dir, ds->vertex_types);

@@ -147,8 +147,11 @@ pst_rc pst_text_array(const struct pst_text_array_spec *spec, int64_t *rows, str
     if (rc == PST_OK && !r.begun && spec->may_be_empty)
         rc = begin(&r, "");
     if (rc == PST_OK && (!r.begun || (spec->rows >= 0 && r.rows != spec->rows)))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected %s%" PRId64 " lines, found %" PRId64 ": is it truncated?",
-                      spec->path, spec->rows < 0 ? "at least " : "", spec->rows < 0 ? 1 : spec->rows, r.rows);
+        rc = spec->rows < 0
+                 ? pst_fail(PST_E_FORMAT, "%s: expected at least one line, found none", spec->path)
+                 : pst_fail(PST_E_FORMAT,
+                            "%s: expected %" PRId64 " lines, found %" PRId64 ": is the file truncated?",
+                            spec->path, spec->rows, r.rows);
     if (rc == PST_OK)
         rc = pst_array_writer_shrink(&r.w, r.rows);
     if (rc == PST_OK)

@@ -56,10 +56,10 @@ pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name, cons
     if (stat(path, &st) != 0)
         return pst_fail_errno("the array %s of the run: %s", name, path);
     if (st.st_size <= 0 || (uint64_t)st.st_size % row_bytes != 0)
-        return pst_fail(
-            PST_E_FORMAT,
-            "the array %s of the run: expected %s to have whole rows of %llu bytes, found %lld bytes", name,
-            path, (unsigned long long)row_bytes, (long long)st.st_size);
+        return pst_fail(PST_E_FORMAT,
+                        "the array %s of the run: the size of %s must be a multiple of %llu bytes, the size "
+                        "of a row, but is %lld bytes",
+                        name, path, (unsigned long long)row_bytes, (long long)st.st_size);
     c->arrays[number] =
         (struct pst_request_array){.rows = (uint64_t)st.st_size / row_bytes,
                                    .wanted_bytes = row_bytes,

@@ -36,7 +36,8 @@ static pst_rc chances_init(chances *t, const struct pst_placement_input *in, int
     *t = (chances){.fanout = fanout, .replace = in->replace, .per = in->sector_bytes / in->entry_bytes};
     t->table = calloc((size_t)(TABLE_DEGREES * (t->per + 1)), sizeof *t->table);
     if (t->table == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot tabulate the reads of lists");
+        return pst_fail(PST_E_NOMEM,
+                        "out of memory: cannot allocate a table of the reads that lists of neighbours need");
     for (int64_t d = 1; d < TABLE_DEGREES; d++) {
         for (int64_t c = 1; c <= pst_min_i64(d, t->per); c++)
             t->table[d * (t->per + 1) + c] = (float)chance(t, d, c);

@@ -299,7 +299,8 @@ static pst_rc read_tiers(const char *plan_path, const char *name, int64_t vertic
     const int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
     struct ids_file f;
     if (snprintf(f.path, sizeof f.path, "%.*s%s", dir_bytes, plan_path, name) >= (int)sizeof f.path)
-        return pst_fail(PST_E_LIMIT, "the path of %s beside %s is too long", name, plan_path);
+        return pst_fail(PST_E_LIMIT, "the path of the file %s in the directory of %s is too long", name,
+                        plan_path);
     pst_rc rc = pst_file_open(f.path, &f.fd, &f.bytes);
     if (rc != PST_OK)
         return pst_wrap(rc, "the plan %s", plan_path);

@@ -44,8 +44,8 @@ static pst_rc map_file(struct pst_policy_trace *t, const char *path)
     pst_rc rc = PST_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        rc = pst_fail(PST_E_ARG, "cannot read the trace \"%s\": %s", path,
-                      fd < 0 ? strerror(errno) : "it is not a file");
+        const char *why = fd < 0 ? strerror(errno) : "expected a regular file";
+        rc = pst_fail(PST_E_ARG, "cannot read the trace \"%s\": %s", path, why);
     } else if (st.st_size > 0) {
         void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED)

@@ -87,8 +87,8 @@ static pst_rc choose_ports(struct pst_sampling *s, bool gpu_ports)
     if (s->bare == pst_linked(s->self, s->port) || (s->bare && s->cached >= 0))
         return pst_fail(
             PST_E_ARG,
-            "link exactly one of the outputs batch (minibatches with feature rows) and sample (minibatches "
-            "without them, for a cache stage); the output cached can be linked only with batch");
+            "link either the output batch, whose minibatches have feature rows, or the output sample, whose "
+            "minibatches have none (for a cache stage): the output cached can be linked only with batch");
     s->port = s->bare ? sample : s->port;
     return PST_OK;
 }

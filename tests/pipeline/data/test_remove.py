@@ -142,7 +142,7 @@ def what_is_no_dataset_is_left():
             with open(os.path.join(data, name), "w"):
                 pass
             r = command("rm", data, code=2)
-            assert f"holds '{name}', which dataset.json does not list" in r.stderr, r.stderr
+            assert f"contains '{name}', which dataset.json does not list" in r.stderr, r.stderr
             os.remove(os.path.join(data, name))
         os.mkdir(os.path.join(data, "more"))
         assert "holds 'more'" in command("rm", data, code=2).stderr

@@ -105,7 +105,7 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock gen KIND --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock gen KIND --help` lists the options");
     }
 }
 

@@ -299,7 +299,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
     case OPT_HELP: a->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock import --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock import --help` lists the options");
     }
 }
 
@@ -440,8 +440,8 @@ static pst_rc look_at_whole(const struct args *a, const char *from, const char *
     pst_journal_sources_identity(sources, identity);
     if (rc == PST_OK && *whole && (made_of == NULL || strcmp(made_of, identity) != 0))
         rc = pst_fail(PST_E_STATE,
-                      "%s was made by this command, but its source files have changed since: give --force to "
-                      "replace it",
+                      "%s was made by the same command, but the source files have changed since then: give "
+                      "--force to replace the dataset",
                       to);
     json_decref(sources);
     pst_manifest_release(&m);

@@ -217,9 +217,12 @@ static pst_rc prepare(struct store *s, uint32_t i)
         const struct pst_stripe_area *last = &d->stripe.topology[PST_STRIPE_INDICES];
         need = last->at + pst_align_up(pst_stripe_share(last->bytes, d->stripe.unit, i, s->n), PST_PAGE);
     }
+    const char *more = s->topology ? " and its share of the topology" : "";
     if (d->block_device && d->bytes < need)
-        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes, but its %" PRIu64 " rows%s need %" PRIu64,
-                        d->path, d->bytes, rows, s->topology ? " and its share of the topology" : "", need);
+        return pst_fail(PST_E_LIMIT,
+                        "%s has only %" PRIu64 " bytes, but its %" PRIu64 " rows%s need %" PRIu64
+                        ": use more or larger drives",
+                        d->path, d->bytes, rows, more, need);
     d->chunk = malloc(CHUNK_BYTES);
     d->hash = XXH3_createState();
     if (d->chunk == NULL || d->hash == NULL || XXH3_64bits_reset(d->hash) != XXH_OK)
@@ -494,7 +497,7 @@ int cmd_store(int argc, char **argv)
         case 'f': s.force = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
-        default: rc = pst_fail(PST_E_ARG, "`penstock store --help` lists the options");
+        default: rc = pst_fail(PST_E_ARG, "invalid option: `penstock store --help` lists the options");
         }
     }
     /* --to takes the first drive, and those after it follow the dataset among the plain arguments */

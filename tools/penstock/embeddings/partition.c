@@ -143,9 +143,10 @@ static int parse(int argc, char **argv, struct partition_args *args)
             printf("%s", usage);
             return 1;
         }
-        const pst_rc rc = c >= PARTITIONS
-                              ? take_option(args, c, optarg)
-                              : pst_fail(PST_E_ARG, "`penstock partition --help` lists the options");
+        const pst_rc rc =
+            c >= PARTITIONS
+                ? take_option(args, c, optarg)
+                : pst_fail(PST_E_ARG, "invalid option: `penstock partition --help` lists the options");
         if (rc != PST_OK)
             return command_result("partition", rc) + 1;
     }

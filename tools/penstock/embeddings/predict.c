@@ -231,10 +231,15 @@ static pst_rc read_lines(struct predict *p)
         if (rc != PST_OK || !more)
             break;
         if (p->table.columns != columns)
-            return pst_fail(PST_E_FORMAT, "%s: expected %s, found %d columns", p->table.text.path,
-                            p->triples ? "source, relation and destination"
-                                       : "source and destination, because the dataset has no relations",
-                            p->table.columns);
+            return p->triples
+                       ? pst_fail(
+                             PST_E_FORMAT,
+                             "%s: expected the columns source, relation and destination, found %d columns",
+                             p->table.text.path, p->table.columns)
+                       : pst_fail(PST_E_FORMAT,
+                                  "%s: expected the columns source and destination, because the dataset has "
+                                  "no relations, found %d columns",
+                                  p->table.text.path, p->table.columns);
         if (!fits(p))
             rc = answer(p);
         if (rc == PST_OK)

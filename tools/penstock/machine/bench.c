@@ -143,7 +143,7 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json, double *s
     case O_DRIVES: o->drives = optarg; return PST_OK;
     case O_FILE: o->path = optarg; return PST_OK;
     case O_JSON: *json = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock bench --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock bench --help` lists the options");
     }
 }
 

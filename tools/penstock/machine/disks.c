@@ -49,7 +49,8 @@ int cmd_disks(int argc, char **argv)
         case 'r': release = optarg; break;
         case 'h': (void)fputs(help, stdout); return 0;
         default:
-            return command_result("disks", pst_fail(PST_E_ARG, "`penstock disks --help` lists the options"));
+            return command_result(
+                "disks", pst_fail(PST_E_ARG, "invalid option: `penstock disks --help` lists the options"));
         }
     }
     if (optind != argc || (json ? 1 : 0) + (bind != NULL) + (release != NULL) > 1)

@@ -170,7 +170,8 @@ int cmd_probe(int argc, char **argv)
         case 'c': cliques = true; break;
         case 'm': machine = optarg; break;
         default:
-            return command_result("probe", pst_fail(PST_E_ARG, "`penstock probe --help` lists the options"));
+            return command_result(
+                "probe", pst_fail(PST_E_ARG, "invalid option: `penstock probe --help` lists the options"));
         }
     }
     if (argc != optind)

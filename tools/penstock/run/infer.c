@@ -86,7 +86,7 @@ static pst_rc one_option(struct args *a, int opt)
     case 'q': a->quiet = true; return PST_OK;
     case 'h': a->help = true; return PST_OK;
     case 'c': return option_checkpoint("--checkpoint", optarg, &a->last);
-    default: return pst_fail(PST_E_ARG, "`penstock infer --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock infer --help` lists the options");
     }
 }
 

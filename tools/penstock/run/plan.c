@@ -115,10 +115,10 @@ static pst_rc option_share(const char *text, double share[PST_PLACEMENT_TIERS])
 
 static pst_rc option_positive(const char *name, const char *text, bool zero, double *out)
 {
+    const char *least = zero ? "of at least" : "above";
     const pst_rc rc = option_real(name, text, out);
     if (rc == PST_OK && !(*out > 0 || (zero && *out == 0)))
-        return pst_fail(PST_E_ARG, "%s: expected a number %s 0; found \"%s\"", name,
-                        zero ? "of at least" : "above", text);
+        return pst_fail(PST_E_ARG, "%s: expected a number %s 0; found \"%s\"", name, least, text);
     return rc;
 }
 

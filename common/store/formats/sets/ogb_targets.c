@@ -137,7 +137,7 @@ static pst_rc take_columns(struct pst_import_job *job, const char *prefix, const
     for (int k = 0; k < 3 && rc == PST_OK; k++)
         rc = open_key(prefix, told, keys[k], &a[k], &there[k]);
     if (rc == PST_OK && !(there[0] && there[1]))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected edge, or source_node and target_node", told);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected the keys edge, or source_node and target_node", told);
     if (rc == PST_OK)
         rc = take_lists(job, &a[0], &a[1], (enum pst_array_id)(PST_ARRAY_EDGES_TRAIN + split));
     if (rc == PST_OK && there[2] && split > 0)
