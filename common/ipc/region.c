@@ -123,7 +123,7 @@ pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t byte
     if (fstat(fd, &st) != 0)
         rc = pst_fail_errno("cannot get the size of shared memory %s", path);
     else if ((uint64_t)st.st_size < bytes)
-        rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes, expected %llu", path,
+        rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes; expected %llu bytes", path,
                       (long long)st.st_size, (unsigned long long)bytes);
     else
         rc = map_fd(region, fd, path, bytes);

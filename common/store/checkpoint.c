@@ -355,7 +355,7 @@ const char *pst_checkpoint_text(const struct pst_checkpoint *ck, const char *key
 {
     const char *value = json_string_value(json_object_get(json_object_get(ck->header, "__metadata__"), key));
     if (!value)
-        (void)pst_fail(PST_E_FORMAT, "%s has no metadata called \"%s\"", ck->path, key);
+        (void)pst_fail(PST_E_FORMAT, "the checkpoint %s has no metadata called \"%s\"", ck->path, key);
     return value;
 }
 
@@ -389,7 +389,7 @@ static pst_rc find(const struct pst_checkpoint *ck, const char *name, struct pst
 {
     const json_t *entry = json_object_get(ck->header, name);
     if (!entry)
-        return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, name);
+        return pst_fail(PST_E_FORMAT, "the checkpoint %s has no tensor \"%s\"", ck->path, name);
     return parse_tensor(ck, name, entry, out, begin, end);
 }
 

@@ -103,7 +103,7 @@ static const struct header_row headers[] = {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 1, -1, 23, "truncated"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 1, -1, 25, "found 25"},
     {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 1, -1, 24, "fortran_order"},
-    {"{'descr': '>f4', 'fortran_order': False, 'shape': (6,), }", 1, -1, 24, "big endian"},
+    {"{'descr': '>f4', 'fortran_order': False, 'shape': (6,), }", 1, -1, 24, "big-endian"},
     {"{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", 1, -1, 24, "Python objects"},
     {"{'descr': '<U5', 'fortran_order': False, 'shape': (3,), }", 1, -1, 60, "'<U5'"},
     {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", 1, -1, 24, "'<c8'"},

@@ -139,7 +139,7 @@ pst_rc pst_emu_map(struct pst_emu_ssd *ssd, int fd, uint64_t offset, uint64_t by
     if (ssd->nmappings == PST_EMU_MAPPINGS_MAX)
         return pst_fail(
             PST_E_LIMIT,
-            "the emulated controller has %d regions of memory mapped, which is its limit: use fewer routes",
+            "the emulated controller has mapped %d regions of memory, which is its limit: use fewer links",
             PST_EMU_MAPPINGS_MAX);
     if (offset % PST_PAGE != 0 || bytes == 0 || bytes % PST_PAGE != 0)
         return pst_fail(PST_E_ARG,

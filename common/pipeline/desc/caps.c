@@ -121,10 +121,11 @@ static pst_rc load_native(struct pst_caps *caps, bool tried)
         return pst_fail(PST_E_FORMAT, "cannot load stage: %s", dlerror());
     caps->desc = dlsym(caps->handle, "pst_stage");
     if (!caps->desc)
-        return pst_fail(PST_E_FORMAT, "%s: not a stage: the symbol pst_stage is missing", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s is not a stage: the symbol pst_stage is missing", caps->file);
     const struct pst_stage_desc *d = caps->desc;
     if (d->abi == PST_STAGE_ABI && !d->on_event)
-        return pst_fail(PST_E_FORMAT, "%s: not a stage: on_event is not set", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s is not a stage: its description lacks the function on_event",
+                        caps->file);
     rc = pst_desc_check(d, caps->file);
     return rc == PST_OK ? check_stored(d, caps->file) : rc;
 }

@@ -56,8 +56,7 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
     if (stat(caps->file, &st) != 0)
         return pst_fail_errno("cannot open stage %s", caps->file);
     if (!S_ISREG(st.st_mode))
-        return pst_fail(PST_E_ARG, "stage %s: expected a program, found something that is not a regular file",
-                        caps->file);
+        return pst_fail(PST_E_ARG, "stage %s: expected a program, found another kind of file", caps->file);
     char cache[4096], aside[4200];
     cache_path(caps->file, &st, cache);
     caps->foreign = true;

@@ -303,7 +303,8 @@ pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out)
         }
     }
     if (descr[0] == '>')
-        return pst_fail(PST_E_FORMAT, "'descr': expected little endian, found big endian '%s'", descr);
+        return pst_fail(PST_E_FORMAT,
+                        "'descr': expected a little-endian type, found the big-endian type '%s'", descr);
     if (descr[0] != '\0' && descr[1] == 'O')
         return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which Penstock never reads",
                         descr);

@@ -46,8 +46,8 @@ pst_rc pst_stripe_place_topology(struct pst_stripe *s, uint64_t indices_bytes, u
     if (s->vertices >= AREA_MAX / sizeof(int64_t) || indices_bytes > AREA_MAX || rows > AREA_MAX ||
         s->data_at > AREA_MAX || block > BLOCK_MAX)
         return pst_fail(PST_E_LIMIT,
-                        "%s: expected topology and features of at most 1 EiB each, and blocks of at most %d "
-                        "bytes",
+                        "%s: the topology and the features can have at most 1 EiB each, and the drive's "
+                        "blocks at most %d bytes",
                         s->name, BLOCK_MAX);
     s->unit = block < PST_PAGE ? PST_PAGE : block;
     uint64_t at = s->data_at + rows;

@@ -180,7 +180,8 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     const char *why = why_not(im, type);
     if (why != NULL)
-        return pst_fail(PST_E_ARG, "--link: %s: import without --link to copy them", why);
+        return pst_fail(PST_E_ARG,
+                        "--link cannot be used, because %s: import without --link to copy the features", why);
     uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(a->dtype);
     struct pst_array_entry e = {
         .present = true, .dtype = a->dtype, .rank = 2, .shape = {im->vertices, im->feature_dim}};

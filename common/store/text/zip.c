@@ -275,7 +275,8 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
             z->path, m->name, m->method);
     if (rc == PST_OK && (c->wrote != m->bytes || (uint32_t)c->crc != m->crc))
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: member %s: expected %" PRIu64 " bytes with CRC %08x, found %" PRIu64 " with %08x",
+                      "%s: member %s is damaged: expected %" PRIu64
+                      " bytes with the checksum %08x, found %" PRIu64 " bytes with %08x",
                       z->path, m->name, m->bytes, m->crc, c->wrote, (unsigned)c->crc);
     if (c->fd >= 0 && close(c->fd) != 0 && rc == PST_OK)
         rc = pst_fail_errno("cannot close %s", to);

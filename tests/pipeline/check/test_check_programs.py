@@ -39,7 +39,7 @@ PROGRAMS = [
     constructor("exits", "_exit(0);", "loading /", "the process exited with status 0, but returned no answer"),
     constructor("fails", "_exit(3);", "loading /", "ended with status 3"),
     Case("path to nothing", with_run("./nothing"), ("./nothing", "stages.a.run", "cannot open stage", "No such file")),
-    Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "not a file")),
+    Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "expected a program, found another kind of file")),
     Case("text named .so", with_run(lambda p: program(p, "text.so", "hello")),
          ("text.so", "stages.a.run", "expected a shared object")),
     Case("empty .so", with_run(lambda p: program(p, "empty.so", "")), ("empty.so", "stages.a.run", "expected a shared object")),
@@ -51,16 +51,16 @@ PROGRAMS = [
         ("abi.so", "stages.a.run", "was built for version 99 of the stage interface, but this Penstock")),
     Case("stage without a callback", with_run(lambda p: compiled(
         p, "bare.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "x",'
-        ' .help = "x"};')), ("bare.so", "stages.a.run", "not a stage: on_event is not set")),
+        ' .help = "x"};')), ("bare.so", "stages.a.run", "is not a stage: its description lacks the function on_event")),
     Case("stage with an undefined symbol", with_run(lambda p: compiled(
         p, "undefined.so", 'extern int nowhere_to_be_found(void); int x(void) { return nowhere_to_be_found(); }'
         'int (*y)(void) = nowhere_to_be_found;')), ("undefined.so", "stages.a.run", "nowhere_to_be_found")),
     Case("not executable", with_run(lambda p: program(p, "plain.py", "#!/bin/sh\n", 0o644)),
          ("plain.py", "stages.a.run", "neither a shared object (.so) nor executable")),
     says("describe exits 1", "#!/bin/sh\nexit 1\n", "--describe ended with status 1"),
-    says("describe dies", "#!/bin/sh\nkill -9 $$\n", "--describe died of signal 9"),
-    says("describe says nothing", "#!/bin/sh\n", "not JSON"),
-    says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "not JSON"),
+    says("describe dies", "#!/bin/sh\nkill -9 $$\n", "--describe was killed by signal 9"),
+    says("describe says nothing", "#!/bin/sh\n", "expected JSON"),
+    says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "expected JSON"),
     says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "the program printed more than 262144 bytes"),
     says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected a description, an object"),
     odd("was built for version 7 of the stage interface, but this Penstock", abi=7),

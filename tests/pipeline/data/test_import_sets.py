@@ -322,7 +322,7 @@ def files_of_torch():
         sys.dont_write_bytecode = True
         from penstock import torch_file as reader
         bad = s.path("bad.pt")
-        for value, expect in ((Reduced(os.system, "touch " + s.path("ran")), "names posix.system"), ([1], None)):
+        for value, expect in ((Reduced(os.system, "touch " + s.path("ran")), "refers to posix.system"), ([1], None)):
             torch_file(bad, {"train": value})
             try:
                 reader.convert(bad, s.path("x-"))

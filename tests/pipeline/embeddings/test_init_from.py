@@ -86,7 +86,7 @@ def runs_that_do_not_fit_are_told():
 
         refused(p.path("nowhere"), "nowhere: No such file")
         refused(p.path("none"), "checkpoint")
-        refused(old, "expected dim, 12", **{"params.dim": 12})
+        refused(old, "expected 12, the parameter dim", **{"params.dim": 12})
         refused(old, 'the model of that run is "complex"', **{"params.model": "distmult"})
         refused(old, "inverse true", **{"params.inverse": "false"})
         refused(big, f"vertices, but {data} has only")

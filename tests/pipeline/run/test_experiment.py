@@ -97,7 +97,7 @@ def mistakes_are_told():
         os.mkdir(p.path("full"))
         with open(p.path("full/file"), "w"):
             pass
-        for args, told in ((["--only", "8"], 'no figure "8" here; expected one of table-1, 7'),
+        for args, told in ((["--only", "8"], 'no figure "8"; expected one of table-1, 7'),
                            (["--only", "table-1", "--out", p.path("full")], "is not empty"),
                            (["--alternations", "0"], "expected 1 to 1000, found 0"),
                            (["--alternations", "x"], "invalid int value: 'x'"),

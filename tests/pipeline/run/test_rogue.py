@@ -26,7 +26,7 @@ WAYS = {  # how, at batch 7: what the error says
     "before-start": "sent \"done\" before \"start\"",
     "needs-5": 'sent "sized" without the array "needs"',
     "needs-text": 'sent "sized", but needs[0] lacks "port" (the name of a port) or',
-    "needs-align": "sent \"sized\", but needs[0].align is not a power of two of at most",
+    "needs-align": "sent \"sized\", but needs[0].align is wrong: expected a power of two",
     "total-early": 'sent a "total" without a "port" (an output that fills slots)',
     "total-text": 'sent a "total" without a "port" (an output that fills slots)',
     "report-nothing": 'sent a report without a "section"',

@@ -261,7 +261,7 @@ static pst_rc add_bytes(struct drive *d, const char *data, size_t bytes)
 {
     pst_rc rc = PST_OK;
     if (XXH3_64bits_update(d->hash, data, bytes) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "cannot compute the checksum of %s", d->path);
+        return pst_fail(PST_E_NOMEM, "cannot compute the checksum of what was written to %s", d->path);
     while (bytes > 0 && rc == PST_OK) {
         const size_t room = CHUNK_BYTES - d->fill, n = bytes < room ? bytes : room;
         memcpy(d->chunk + d->fill, data, n);
@@ -298,7 +298,7 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
         if (XXH3_64bits_digest(s->source[k]) != s->source_checksum[k])
             rc = pst_fail(PST_E_FORMAT,
                           "the features in %s do not have the checksum of dataset.json. The drives were not "
-                          "marked as written. `penstock verify %s` shows details",
+                          "marked as complete. `penstock verify %s` shows details",
                           pst_feature_file(&s->ds, k)->path, s->ds.dir);
     return rc;
 }
@@ -328,7 +328,7 @@ static pst_rc check_array(const struct store *s, const struct pst_array *array, 
                ? PST_OK
                : pst_fail(PST_E_FORMAT,
                           "%s does not have the checksum of dataset.json. The drives were not marked as "
-                          "written. `penstock verify %s` shows details",
+                          "complete. `penstock verify %s` shows details",
                           array->path, s->ds.dir);
 }
 

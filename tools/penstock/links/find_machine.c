@@ -171,9 +171,10 @@ pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINK
     if (hwloc_topology_init(&topology) != 0)
         return pst_fail(PST_E_NOMEM, "out of memory: hwloc cannot start");
     (void)hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    pst_rc rc = hwloc_topology_load(topology) == 0
-                    ? find_sockets(topology, machine)
-                    : pst_fail(PST_E_UNSUPPORTED, "hwloc cannot read the topology of this machine");
+    pst_rc rc =
+        hwloc_topology_load(topology) == 0
+            ? find_sockets(topology, machine)
+            : pst_fail(PST_E_UNSUPPORTED, "the library hwloc cannot read the topology of this machine");
     if (rc == PST_OK && open_nvml(&nvml, why_no_gpus)) {
         rc = find_gpus(&nvml, topology, machine);
         (void)nvml.shut_down();

@@ -197,7 +197,8 @@ static pst_rc check_length(const struct matrix *m, const struct pst_array *a, co
 {
     return a->path[0] == '\0' || (a->rank == 1 && a->shape[0] == m->indices.shape[0])
                ? PST_OK
-               : pst_fail(PST_E_FORMAT, "%s: %s%s: expected %" PRId64 " entries in one dimension",
+               : pst_fail(PST_E_FORMAT,
+                          "%s: %s%s: expected an array of %" PRId64 " entries with one dimension",
                           m->zip.path, m->prefix, name, m->indices.shape[0]);
 }
 

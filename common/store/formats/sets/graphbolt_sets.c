@@ -157,7 +157,7 @@ static pst_rc note_labels(struct pst_graphbolt *g, const struct set *s, int type
     if (s->labels.map == NULL)
         return PST_OK;
     if (s->labels.dtype == PST_F16 || s->labels.dtype == PST_BF16)
-        return pst_fail(PST_E_FORMAT, "%s: expected labels, found %s", s->labels.path,
+        return pst_fail(PST_E_FORMAT, "%s: expected labels as integers or floats, found %s", s->labels.path,
                         pst_dtype_name(s->labels.dtype));
     if (g->labels == NULL) {
         g->labels = malloc((size_t)(g->vertices + 1) * sizeof *g->labels);

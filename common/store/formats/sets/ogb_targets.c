@@ -42,7 +42,8 @@ pst_rc pst_ogb_multilabels(struct pst_import_job *job, const char *path, const c
     if (rc == PST_OK)
         rc = pst_array_map(&a);
     if (rc == PST_OK && (a.dtype == PST_F16 || a.dtype == PST_BF16))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected labels, found %s", told, pst_dtype_name(a.dtype));
+        rc = pst_fail(PST_E_FORMAT, "%s: expected labels as integers or floats, found %s", told,
+                      pst_dtype_name(a.dtype));
     if (rc == PST_OK && (a.shape[0] != job->build->manifest.vertices || a.shape[1] > TASKS_MAX))
         rc = pst_fail(PST_E_FORMAT,
                       "%s: expected %" PRId64 " rows of at most %d labels, found %" PRId64 " of %" PRId64,
