@@ -17,7 +17,7 @@ static bool check_instances(const struct pst_pipeline *pl, struct pst_diag *diag
         total += pl->stages[s].instances;
     if (total > PST_STAGES_MAX)
         pst_json_error(&pl->doc, diag, "stages",
-                       "the pipeline needs %d instances of stages (including copies between devices); at "
+                       "the pipeline needs %d instances of stages (including copies between devices), but at "
                        "most %d are allowed",
                        total, PST_STAGES_MAX);
     return total <= PST_STAGES_MAX;

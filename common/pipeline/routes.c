@@ -220,8 +220,9 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
             pl->links[l].index >= 0)
             (void)snprintf(path, sizeof path, "links[%d].slots", pl->links[l].index);
     if (pl->overlap)
-        pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): set slots to at least %d",
-                       route->slots, keepers, need);
+        pst_json_error(&pl->doc, diag, path,
+                       "a link with only %d slots can deadlock (%s): set slots to at least %d", route->slots,
+                       keepers, need);
     else
         pst_json_error(&pl->doc, diag, "overlap",
                        "overlap is false, so the link has one slot, which can deadlock (%s): remove overlap "

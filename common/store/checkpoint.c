@@ -412,7 +412,8 @@ pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck, const struct pst_ten
         return rc;
     if (t.dtype != like->dtype || t.rank != like->rank || t.shape[0] != like->shape[0] ||
         (t.rank == 2 && t.shape[1] != like->shape[1]))
-        return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" is %s (%lld, %lld); expected %s (%lld, %lld)",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: tensor \"%s\" is %s of shape (%lld, %lld), expected %s of shape (%lld, %lld)",
                         ck->path, like->name, DTYPES[t.dtype], (long long)t.shape[0], (long long)t.shape[1],
                         DTYPES[like->dtype], (long long)like->shape[0],
                         (long long)(like->rank == 2 ? like->shape[1] : 1));

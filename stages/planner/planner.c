@@ -83,8 +83,8 @@ static pst_rc choose_source(struct pst_stage *self, struct planner *p)
                         p->hotness_file, pst_hotness_source_name(p->hotness));
     if (p->hotness == PST_HOTNESS_ANALYTIC && a->keep_probability == NULL)
         return pst_fail(PST_E_ARG,
-                        "hotness is \"analytic\", but the sampling algorithm %s has no formula for it (no "
-                        "function keep_probability); set hotness to \"presample\"",
+                        "hotness is \"analytic\", but the sampling algorithm %s has no function "
+                        "keep_probability, which this needs: set hotness to \"presample\"",
                         a->name);
     if (p->hotness == PST_HOTNESS_AUTO && a->keep_probability == NULL)
         pst_log(

@@ -294,7 +294,7 @@ static void refused_with_a_reason(void **state)
         const char *why;
     } cases[] = {
         {few_entries, PST_E_UNSUPPORTED,
-         "supports queues of at most 1 entries (CAP.MQES); expected at least"},
+         "supports queues of at most 1 entries (CAP.MQES), but Penstock needs at least"},
         {large_pages, PST_E_UNSUPPORTED, "65536 bytes (CAP.MPSMIN)"},
         {wide_stride, PST_E_UNSUPPORTED, "stride of 131072"},
         {no_nvm, PST_E_UNSUPPORTED, "CAP.CSS"},

@@ -123,12 +123,13 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
         return pst_fail(PST_E_UNSUPPORTED, "%s does not support the NVM command set (CAP.CSS)", what);
     if (c->entries_max < PST_NVME_DEPTH_MIN)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s supports queues of at most %u entries (CAP.MQES); expected at least %d", what,
-                        c->entries_max, PST_NVME_DEPTH_MIN);
+                        "%s supports queues of at most %u entries (CAP.MQES), but Penstock needs at least %d",
+                        what, c->entries_max, PST_NVME_DEPTH_MIN);
     if (PST_NVME_CAP_PAGE_MIN(c->cap) > PST_PAGE)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s needs pages of at least %llu bytes (CAP.MPSMIN); Penstock uses pages of %d bytes",
-                        what, PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s needs pages of at least %llu bytes (CAP.MPSMIN), but Penstock uses pages of %d bytes", what,
+            PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
     if (qids_with_doorbells(c) == 0)
         return pst_fail(PST_E_UNSUPPORTED,
                         "%s: BAR 0 has %zu bytes, which is too small for the queues' doorbell registers at a "

@@ -57,8 +57,10 @@ static pst_rc check_spec(const struct pst_community_spec *s)
                         "of vertices, found %g",
                         s->degree);
     if (!(s->homophily >= 0 && s->homophily <= 1) || (s->classes == 1 && s->homophily < 1))
-        return pst_fail(PST_E_ARG, "--homophily: expected 0 to 1 (and 1 with one class), found %g",
-                        s->homophily);
+        return pst_fail(
+            PST_E_ARG,
+            "--homophily: expected a number from 0 to 1, and 1 if there is only one class, found %g",
+            s->homophily);
     if (!(s->exponent > 2 && s->exponent <= 10))
         return pst_fail(PST_E_ARG, "--exponent: expected a number above 2 and at most 10, found %g",
                         s->exponent);

@@ -431,8 +431,8 @@ static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char 
     const uint64_t block = file->block > 1 ? file->block : PST_SECTOR;
     char of[96];
     return pst_fail(PST_E_IO,
-                    "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); the "
-                    "kernel log may show the drive's errors, and `penstock verify` checks the whole dataset",
+                    "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes): "
+                    "dmesg may show the drive's errors, and `penstock verify` checks the whole dataset",
                     op->io.write ? "writing" : "reading", subject(d, piece, of), op->tries, what, file->path,
                     (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
                     (unsigned long long)(piece->at / block), (unsigned long long)block);

@@ -144,14 +144,14 @@ static pst_rc verify_group(const struct pst_order *o, int64_t group, const struc
         const int source = o->bucket[b].source, destination = o->bucket[b].destination;
         if (source >= o->partitions || destination >= o->partitions || !there->has[source] ||
             !there->has[destination])
-            return pst_fail(
-                PST_E_FORMAT,
-                "bucket (%d, %d) is trained in group %lld, but its partitions are not both in the "
-                "buffer then",
-                source, destination, (long long)group);
+            return pst_fail(PST_E_FORMAT,
+                            "the bucket (%d, %d), a pair of partitions, is trained in group %lld, when these "
+                            "two are not both in the buffer",
+                            source, destination, (long long)group);
         bool *trained = &seen[source * o->partitions + destination];
         if (*trained)
-            return pst_fail(PST_E_FORMAT, "bucket (%d, %d) is trained twice", source, destination);
+            return pst_fail(PST_E_FORMAT, "the bucket (%d, %d), a pair of partitions, is trained twice",
+                            source, destination);
         *trained = true;
     }
     return PST_OK;

@@ -60,7 +60,9 @@ static pst_rc open_partitions(struct pst_vectors_reader *r, const char *run_dir)
     r->block_bytes = (uint64_t)bytes;
     rc = pst_parts_init(&r->parts, r->vertices, (int)partitions, (enum pst_parts_assign)how, (uint64_t)seed);
     if (rc == PST_OK && (uint64_t)(r->parts.rows * r->dim) * sizeof(float) > r->block_bytes)
-        rc = pst_fail(PST_E_FORMAT, "%s: %" PRId64 " rows of %" PRId64 " floats do not fit %" PRIu64 " bytes",
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: %" PRId64 " rows of %" PRId64 " floats do not fit %" PRIu64
+                      " bytes: the checkpoint is damaged",
                       r->ck.path, r->parts.rows, r->dim, r->block_bytes);
     if (rc == PST_OK)
         rc = read_table(r, "extents", r->table.extent);

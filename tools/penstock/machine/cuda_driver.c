@@ -13,9 +13,8 @@ pst_rc pst_driver_open(struct pst_driver *driver)
 #define FIND(member, symbol, parameters)                                                                     \
     *(void **)&driver->member = dlsym(library, symbol);                                                      \
     if (driver->member == NULL)                                                                              \
-        return pst_fail(                                                                                     \
-            PST_E_UNSUPPORTED,                                                                               \
-            "libcuda.so.1 lacks the function %s: the driver is too old, so update it",      \ symbol);
+        return pst_fail(PST_E_UNSUPPORTED, "libcuda.so.1 lacks the function %s: the driver is too old",      \
+                        symbol);
     PST_DRIVER_CALLS(FIND)
 #undef FIND
     return PST_OK;

@@ -84,7 +84,8 @@ static pst_rc look_at_edges(struct marius *m)
     m->columns = row == 12 || row == 24 ? 3 : 2;
     if (m->columns == 3 ? m->relations < 1 : m->relations > 1)
         return pst_fail(PST_E_FORMAT,
-                        "%s: rows have %" PRId64 " numbers, but num_relations in dataset.yaml is %" PRId64,
+                        "%s: rows have %" PRId64 " numbers, but num_relations in dataset.yaml is %" PRId64
+                        ": expected 2 numbers without relations, and 3 with relations",
                         path, m->columns, m->relations);
     return PST_OK;
 }

@@ -105,8 +105,9 @@ static pst_rc take_lists(struct pst_import_job *job, const struct pst_array *sou
     struct pst_problems problems = {.count = 0};
     int64_t bad = 0;
     if (source->shape[0] != target->shape[0])
-        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " rows, found %" PRId64, target->path,
-                        source->shape[0], target->shape[0]);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected %" PRId64 " rows, as in the array of sources, found %" PRId64,
+                        target->path, source->shape[0], target->shape[0]);
     pst_pairs_begin(&p, job->build, id, n);
     pst_rc rc = PST_OK;
     for (int64_t i = 0; i < source->shape[0] * columns && rc == PST_OK; i++) {
