@@ -53,7 +53,7 @@ static pst_rc take(struct pst_stage *self, struct embedder *e, const struct pst_
     uint64_t bytes, used = 0;
     struct pst_row_batch b = {.bytes_used = 0};
     if (frame->nrefs != 1)
-        return pst_fail(PST_E_PEER, "it has %u slots; expected 1", frame->nrefs);
+        return pst_fail(PST_E_PEER, "the batch came with %u slots; expected 1", frame->nrefs);
     char *slot = pst_slot(self, frame->refs[0], &bytes);
     if (!slot)
         return PST_E_STATE;

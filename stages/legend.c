@@ -80,9 +80,8 @@ static pst_rc size(struct pst_stage *self)
     if (rc == PST_OK)
         rc = pst_relations_plan(&s->relations, s->source.relations, s->source.seed);
     if (rc == PST_OK && s->source.partitions == 1)
-        rc = pst_fail(PST_E_ARG,
-                      "partitions is 1, but this stage exchanges partitions; expected at least 3, or use "
-                      "marius.json for embeddings that fit in memory");
+        rc = pst_fail(PST_E_ARG, "partitions is 1, but this stage exchanges partitions; expected at least 3 "
+                                 "(if the embeddings fit in memory, use marius.json)");
     s->rows_bytes = s->owner.slot_bytes;
     if (rc == PST_OK && pst_relations_slot_bytes(&s->relations) > s->rows_bytes)
         s->rows_bytes = pst_relations_slot_bytes(&s->relations);

@@ -45,8 +45,9 @@ static pst_rc check_staleness(const struct pst_stage *self, const struct store *
     if ((int64_t)s->slots == s->owner.staleness || !pst_overlap(self))
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "staleness is %" PRId64 ", but the link from the port batch has %u slots: both must be "
-                    "equal, because a batch's rows lack the updates of the batches in flight",
+                    "staleness is %" PRId64
+                    ", but the link from the port batch has %u slots: set both to the same number, because "
+                    "the embeddings of a batch lack the updates of all batches that are in slots",
                     s->owner.staleness, s->slots);
 }
 
@@ -94,10 +95,11 @@ static pst_rc come_home(struct pst_stage *self, struct store *s, const struct ps
         return PST_OK;
     const struct pst_row_batch *b = &s->lent[credit->ref.slot];
     if (!credit->dirty && (b->edges > 0 || pst_row_batch_carries(b)) && s->owner.partitions > 1)
-        return pst_fail(PST_E_PEER,
-                        "batch %" PRIu64 " came home without gradients; link the port batch to a stage that "
-                        "trains, for example embedder",
-                        b->batch);
+        return pst_fail(
+            PST_E_PEER,
+            "batch %" PRIu64
+            " came back without gradients: link the port batch to a stage that trains, for example embedder",
+            b->batch);
     const pst_rc rc = credit->dirty ? pst_vectors_owner_take(&s->owner, b, slot, bytes) : PST_OK;
     return rc == PST_OK ? pst_vectors_owner_home(&s->owner, credit->previous_batch) : rc;
 }
@@ -114,8 +116,10 @@ static pst_rc fill(struct pst_stage *self, struct store *s, const struct pst_fra
     if (!from || !slot)
         return PST_E_STATE;
     if (frame->batch != credit->batch)
-        return pst_fail(PST_E_PEER, "batch %" PRIu64 " of edges came; expected batch %" PRIu64, frame->batch,
-                        credit->batch);
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64 " of edges arrived; expected batch %" PRIu64
+                        ", for which there is a free slot",
+                        frame->batch, credit->batch);
     struct pst_row_batch *b = &s->lent[ref.slot];
     pst_rc rc = pst_vectors_owner_gather(&s->owner, from, from_bytes, slot, bytes, b);
     if (rc == PST_OK)
@@ -171,10 +175,11 @@ static pst_rc on_frame(struct pst_stage *self, struct store *s, const struct pst
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
     if (frame->nrefs != 1 || s->n == s->room)
-        return pst_fail(PST_E_PEER,
-                        "batch %" PRIu64 " has %u slots, and %u batches wait; expected one slot, and at "
-                        "most %u batches",
-                        frame->batch, frame->nrefs, s->n, s->room);
+        return pst_fail(
+            PST_E_PEER,
+            "batch %" PRIu64
+            " arrived with %u slots while %u batches wait; expected one slot, and at most %u waiting batches",
+            frame->batch, frame->nrefs, s->n, s->room);
     s->waiting[(s->first + s->n++) % s->room] = *frame;
     return advance(self, s);
 }

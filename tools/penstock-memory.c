@@ -59,7 +59,10 @@ static pst_rc take_gpu(struct memory *m, uint64_t bytes, char path[PST_REGION_PA
     struct pst_ipc handle;
     void *at = NULL;
     if (m->nblocks == PST_HOST_REGIONS_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d regions on one device", PST_HOST_REGIONS_MAX);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the pipeline has more than %d memory regions on one device, which is the limit: use fewer links",
+            PST_HOST_REGIONS_MAX);
     pst_rc rc = m->gpus->alloc(m->gpu, bytes, &at, why);
     if (rc != PST_OK)
         return pst_fail(rc, "cannot allocate %.1f MiB of GPU memory: %s", (double)bytes / 1048576.0, why);
@@ -79,7 +82,10 @@ static pst_rc make_event(struct memory *m, json_t *names)
     struct pst_ipc handle;
     void *event;
     if (m->nevents == EVENTS_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d events on one device", EVENTS_MAX);
+        return pst_fail(PST_E_LIMIT,
+                        "the pipeline has more than %d slots with GPU events on one device, which is the "
+                        "limit: use fewer slots",
+                        EVENTS_MAX);
     pst_rc rc = m->gpus->event_new(m->gpu, true, &event, why);
     if (rc == PST_OK) {
         m->events[m->nevents++] = event;

@@ -58,7 +58,7 @@ static pst_rc read_config(const char *argument, char **text)
     const size_t n = fread(*text, 1, CONFIG_BYTES_MAX - 1, f);
     const bool bad = ferror(f) != 0 || n == CONFIG_BYTES_MAX - 1;
     (void)fclose(f);
-    return bad ? pst_fail(PST_E_IO, "%s cannot be read, or is too long for a configuration file", argument)
+    return bad ? pst_fail(PST_E_IO, "cannot read the configuration file %s, or it is too long", argument)
                : PST_OK;
 }
 

@@ -120,10 +120,14 @@ static pst_rc copy_event(struct pst_stage *self, const struct pst_event *ev)
     pst_rc rc = PST_OK;
     if (ev->kind == PST_EV_FRAME) {
         if (c->nframes == PST_SLOTS_MAX)
-            return pst_fail(PST_E_LIMIT, "more than %d frames are waiting to be copied", PST_SLOTS_MAX);
+            return pst_fail(PST_E_LIMIT,
+                            "the copy between two devices got more than %d frames that it has not copied "
+                            "yet: use fewer slots",
+                            PST_SLOTS_MAX);
         if (ev->frame->nrefs > 1)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "a frame with %u slots cannot be copied between devices: expected at most 1 slot",
+                            "a frame with %u slots cannot be copied between devices: expected at most 1 "
+                            "slot, or all stages of the link on one device",
                             ev->frame->nrefs);
         if (c->returns && ev->frame->nrefs > 0)
             rc = tell_total(self, ev->frame->refs[0]);

@@ -33,7 +33,7 @@ static pst_rc died(struct pst_stage *self)
         return PST_OK;
     self->program_died = true;
     if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "external program %s died of signal %d (%s)", self->caps.file,
+        return pst_fail(PST_E_PEER, "external program %s was killed by signal %d (%s)", self->caps.file,
                         WTERMSIG(status), strsignal(WTERMSIG(status)));
     return pst_fail(PST_E_PEER, "external program %s exited with status %d before the run was finished",
                     self->caps.file, WEXITSTATUS(status));
@@ -119,7 +119,8 @@ static pst_rc look(struct pst_stage *self)
     if (f->stopped_looks < STOPPED_LOOKS)
         return PST_OK;
     return pst_fail(PST_E_TIMEOUT,
-                    "external program %s (process %d) is stopped (by %s), and has been for %.0f s",
+                    "external program %s (process %d) is stopped (by %s), and has been for %.0f s: continue "
+                    "it, for example with kill -CONT",
                     self->caps.file, (int)pid, state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger",
                     LOOK_S * STOPPED_LOOKS);
 }
@@ -145,7 +146,7 @@ static bool is_answer(struct pst_stage *self, zmq_msg_t *msg, const char *type, 
     if (*rc != PST_OK && (!got || strcmp(got, "failed") != 0)) {
         char text[1024];
         (void)snprintf(text, sizeof text, "%s", pst_error_text());
-        *rc = pst_fail(*rc, "%s (expected the message \"%s\")", text, type);
+        *rc = pst_fail(*rc, "%s; the next message should have been \"%s\"", text, type);
     }
     json_decref(j);
     return false;
@@ -230,8 +231,8 @@ static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
                             self->caps.file, i);
         if ((align && !json_is_integer(align)) || a < 0 || a > ALIGN_MAX || (a & (a - 1)) != 0)
             return pst_fail(PST_E_PEER,
-                            "external program %s sent \"sized\", but needs[%zu].align is not a power of two "
-                            "of at most %d",
+                            "external program %s sent \"sized\", but needs[%zu].align is wrong: expected a "
+                            "power of two from 1 to %d",
                             self->caps.file, i, ALIGN_MAX);
         pst_need(self, p, (uint64_t)n, a > 0 ? (uint64_t)a : PST_CACHE_LINE);
     }
@@ -258,7 +259,9 @@ static pst_rc foreign_size(struct pst_stage *self)
     f->pidfd = -1;
     const char *endpoint = json_string_value(json_object_get(self->config, "endpoint"));
     if (!endpoint)
-        return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks the program's endpoint");
+        return pst_fail(PST_E_PEER,
+                        "the supervisor's \"configure\" message lacks the endpoint of the external program: "
+                        "install penstock and penstock-stage from the same build");
     pst_rc rc = pst_wire_open(&f->wire, self->process->zmq, endpoint);
     if (rc == PST_OK)
         rc = spawn(self);
@@ -266,7 +269,9 @@ static pst_rc foreign_size(struct pst_stage *self)
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);
     if (rc == PST_OK && json_integer_value(json_object_get(reply, "protocol")) != PST_WIRE_PROTOCOL)
-        rc = pst_fail(PST_E_UNSUPPORTED, "external program %s does not speak version %d of the wire protocol",
+        rc = pst_fail(PST_E_UNSUPPORTED,
+                      "external program %s does not speak version %d of the wire protocol, which this "
+                      "Penstock uses: update the program",
                       self->caps.file, PST_WIRE_PROTOCOL);
     json_decref(reply);
     json_t *message = size_message(self);

@@ -103,10 +103,10 @@ static pst_rc hear_frame(struct pst_stage *self, int port, const struct pst_fram
     struct pst_host_foreign *f = pst_state(self);
     const struct pst_port_desc *desc = &self->desc.ports[port];
     if (desc->dir != PST_OUT || (desc->flags & PST_PORT_ONESHOT))
-        return pst_fail(
-            PST_E_PEER,
-            "external program %s sent a frame through %s, which is not an output that carries frames",
-            self->caps.file, desc->name);
+        return pst_fail(PST_E_PEER,
+                        "external program %s sent a frame through %s, which is not an output for frames: "
+                        "expected an output that is not one-shot",
+                        self->caps.file, desc->name);
     const pst_rc rc = pst_host_hand_send(self, &f->hand, port, frame);
     return rc == PST_OK ? pst_send(self, port, frame) : rc;
 }

@@ -103,10 +103,10 @@ pst_rc pst_host_hand_frame(struct pst_stage *self, struct pst_host_hand *hand, i
     if (!b) {
         b = add(hand);
         if (!b)
-            return pst_fail(
-                PST_E_LIMIT,
-                "external program %s has received more than %d batches that it has not sent on yet",
-                self->caps.file, BATCHES_MAX);
+            return pst_fail(PST_E_LIMIT,
+                            "external program %s has received more than %d batches and not finished them: it "
+                            "must send a batch on, or release its slots",
+                            self->caps.file, BATCHES_MAX);
         b->batch = frame->batch;
         b->micro = frame->micro;
         b->port = port;
@@ -130,7 +130,8 @@ pst_rc pst_host_hand_credit(struct pst_stage *self, struct pst_host_hand *hand, 
     struct pst_host_batch *b = add(hand);
     if (!b)
         return pst_fail(PST_E_LIMIT,
-                        "external program %s has received more than %d batches that it has not sent on yet",
+                        "external program %s has received more than %d batches and not finished them: it "
+                        "must send a batch on, or release its slots",
                         self->caps.file, BATCHES_MAX);
     b->batch = credit->batch;
     b->micro = credit->micro;
@@ -214,7 +215,7 @@ static pst_rc check_owed(const struct pst_stage *self, const struct pst_host_han
     return pst_fail(
         PST_E_PEER,
         "external program %s released the slots of batch %" PRIu64
-        ", micro-batch %u, but has not sent the batch through %s: send a frame without references first",
+        ", micro-batch %u, but has not sent the batch through %s: first send a frame without slots there",
         self->caps.file, b->batch, b->micro, output_left(self, b));
 }
 
@@ -332,8 +333,8 @@ pst_rc pst_host_hand_send(struct pst_stage *self, struct pst_host_hand *hand, in
         return refuse(self, frame->batch, frame->micro, "the last part was already sent through %s",
                       self->desc.ports[port].name);
     return refuse(self, frame->batch, frame->micro,
-                  "the frame has no references, but the program still holds slots of this batch: send them "
-                  "in the frame, or release them before");
+                  "the frame has no slots, but the program still holds slots of this batch: send them in the "
+                  "frame, or release them before");
 }
 
 pst_rc pst_host_hand_give_back(struct pst_stage *self, struct pst_host_hand *hand, struct pst_ref ref)
@@ -361,12 +362,12 @@ pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *ha
                             self->caps.file, self->desc.ports[self->inputs[i].port].name);
     for (uint32_t i = 0; i < hand->n; i++) {
         const struct pst_host_batch *b = &hand->batches[i];
+        const char *left = b->nheld > 0 ? "released all slots of" : "sent on";
         if (!b->credit || b->nheld == 0)
             return pst_fail(PST_E_PEER,
                             "external program %s sent \"done\", but has not %s batch %" PRIu64
                             ", micro-batch %u, which it received through %s",
-                            self->caps.file, b->nheld > 0 ? "released all slots of" : "sent on", b->batch,
-                            b->micro, self->desc.ports[b->port].name);
+                            self->caps.file, left, b->batch, b->micro, self->desc.ports[b->port].name);
     }
     for (int i = 0; i < self->nroutes; i++) {
         const struct pst_host_route_end *r = &self->routes[i];
@@ -379,8 +380,8 @@ pst_rc pst_host_hand_done(struct pst_stage *self, const struct pst_host_hand *ha
         if (r->origin_port >= 0 && r->total_told &&
             (r->open > 0 || !pst_pool_exhausted(r->pool, (uint32_t)self->instance)))
             return pst_fail(PST_E_PEER,
-                            "external program %s sent \"done\", but has not sent as many batches through %s "
-                            "as its \"total\" announced",
+                            "external program %s sent \"done\", but has sent fewer or more batches through "
+                            "%s than its message \"total\" announced",
                             self->caps.file, name);
     }
     return PST_OK;

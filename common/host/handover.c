@@ -29,7 +29,8 @@ static pst_rc open_event(const char *name, int gpu, void **event)
     else if (text && pst_ipc_parse(text + 1, &handle))
         rc = gpus->event_open(gpu, &handle, event, why);
     else
-        return pst_fail(PST_E_PEER, "the process that owns the GPU memory sent an event without a handle");
+        return pst_fail(PST_E_PEER, "the process that owns the GPU memory sent an event without a handle: "
+                                    "install penstock-memory and penstock-stage from the same build");
     return rc == PST_OK ? rc : pst_fail(rc, "cannot create or open a GPU event that stages share: %s", why);
 }
 
@@ -76,7 +77,9 @@ static pst_rc find_events(struct pst_stage *self, const json_t *names, uint32_t 
 {
     pst_rc rc = PST_OK;
     if (json_array_size(names) != slots)
-        return pst_fail(PST_E_PEER, "the supervisor sent %zu events for a route of %u slots",
+        return pst_fail(PST_E_PEER,
+                        "the supervisor sent %zu GPU events for a route of %u slots; expected one event for "
+                        "each slot: install penstock and penstock-stage from the same build",
                         json_array_size(names), slots);
     for (uint32_t s = 0; s < slots && rc == PST_OK; s++) {
         const char *name = json_string_value(json_array_get(names, s));
@@ -183,6 +186,7 @@ pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)
     return route && ref.slot < route->slots
                ? wait_for_others(self, route, ref.slot, true)
                : pst_fail(PST_E_ARG,
-                          "the stage waits for slot %u of route %u, but that route does not reach this stage",
+                          "the stage waits for slot %u of route %u, but the slots of this route do not pass "
+                          "through the stage (`penstock graph` shows the routes)",
                           ref.slot, ref.route);
 }

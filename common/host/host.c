@@ -76,13 +76,18 @@ static pst_rc open_gpu(const char *path, uint64_t bytes, int *gpu, struct pst_re
     *gpu = *gpu >= 0 ? *gpu : pst_gpu_number(path);
     if (!text || !pst_ipc_parse(text + 1, &handle))
         return pst_fail(PST_E_PEER,
-                        "the process that owns the memory of this device sent a region without a handle");
+                        "the process that owns the memory of this device sent a memory region without a "
+                        "handle: install penstock-memory and penstock-stage from the same build");
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
         return rc;
     rc = gpus->open(*gpu, &handle, &out->base, why);
     out->bytes = bytes;
-    return rc == PST_OK ? PST_OK : pst_fail(rc, "cannot open the GPU memory of another process: %s", why);
+    return rc == PST_OK ? PST_OK
+                        : pst_fail(rc,
+                                   "cannot open the GPU memory of another process: %s (or put all stages of "
+                                   "this GPU in one group)",
+                                   why);
 }
 
 static pst_rc pin(const struct pst_region *region, int gpu)
@@ -94,7 +99,9 @@ static pst_rc pin(const struct pst_region *region, int gpu)
         return rc;
     rc = gpus->pin(gpu, region->base, region->bytes, why);
     return rc == PST_OK ? PST_OK
-                        : pst_fail(rc, "cannot pin %.1f MiB of shared memory: %s",
+                        : pst_fail(rc,
+                                   "cannot pin %.1f MiB of shared memory for the GPU: %s (fewer slots or "
+                                   "smaller batches need less)",
                                    (double)region->bytes / 1048576.0, why);
 }
 
@@ -108,7 +115,9 @@ static pst_rc map_shared(struct pst_host_process *process, const char *path, uin
     while (i < process->nregions && strcmp(process->regions[i].path, path) != 0)
         i++;
     if (i == PST_HOST_REGIONS_MAX || strlen(path) >= PST_REGION_PATH_MAX) {
-        rc = pst_fail(PST_E_LIMIT, "this process would map more than %d shared memory regions",
+        rc = pst_fail(PST_E_LIMIT,
+                      "this process would map more than %d regions of shared memory: use fewer links, or "
+                      "smaller groups of stages",
                       PST_HOST_REGIONS_MAX);
     } else if (i == process->nregions) {
         process->regions[i].gpu = pst_gpu_number(path) >= 0 ? gpu : -1;
@@ -365,7 +374,8 @@ static pst_rc configure(struct pst_stage *self)
     const char *base = json_string_value(json_object_get(c, "base_dir"));
     const char *inbox = json_string_value(json_object_get(c, "inbox"));
     if (!run || !inbox)
-        return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks \"run\" or \"inbox\"");
+        return pst_fail(PST_E_PEER, "the supervisor's \"configure\" message lacks \"run\" or \"inbox\": "
+                                    "install penstock and penstock-stage from the same build");
     rc = pst_caps_load_tried(&self->caps, run, base);
     if (rc != PST_OK)
         return rc;
@@ -427,7 +437,8 @@ static pst_rc open_stage(struct pst_stage *self)
     const char *board = json_string_value(json_object_get(message, "board"));
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
     rc = board ? map_shared(self->process, board, bytes, -1, &self->board_map)
-               : pst_fail(PST_E_PEER, "the supervisor's \"open\" message does not name the shared board");
+               : pst_fail(PST_E_PEER, "the supervisor's \"open\" message does not name the shared memory of "
+                                      "the run: install penstock and penstock-stage from the same build");
     if (rc != PST_OK)
         goto out;
     self->board = self->board_map.base;
@@ -436,7 +447,9 @@ static pst_rc open_stage(struct pst_stage *self)
     json_int_t page = json_integer_value(json_object_get(message, "page"));
     if (self->board->magic != PST_BOARD_MAGIC || pages < 0 || page < 0 ||
         (uint64_t)(pages + (page + 1) * PST_PAGE) > bytes) {
-        rc = pst_fail(PST_E_PEER, "the shared board does not belong to this run");
+        rc = pst_fail(
+            PST_E_PEER,
+            "the shared memory of the run belongs to another run, or to another version of Penstock");
         goto out;
     }
     self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);

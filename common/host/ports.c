@@ -44,13 +44,16 @@ static struct pst_host_route_end *want_held(struct pst_stage *self, struct pst_r
     struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
     if (!route || ref.slot >= route->slots) {
         (void)pst_fail(PST_E_ARG,
-                       "the stage %s slot %u of route %u, but that route does not reach this stage", what,
-                       ref.slot, ref.route);
+                       "the stage %s slot %u of route %u, but the slots of this route do not pass through "
+                       "the stage (`penstock graph` shows the routes)",
+                       what, ref.slot, ref.route);
         return NULL;
     }
     if (!route->held[ref.slot] && !(announced && route->announced[ref.slot])) {
-        (void)pst_fail(PST_E_ARG, "the stage %s slot %u of route %u, but does not hold this slot", what,
-                       ref.slot, ref.route);
+        (void)pst_fail(PST_E_ARG,
+                       "the stage %s slot %u of route %u, but does not hold this slot: a stage must not use "
+                       "a slot after it has sent or released it",
+                       what, ref.slot, ref.route);
         return NULL;
     }
     return route;
@@ -170,7 +173,7 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 {
     while (!pst_lane_push(&out->rings[to], frame)) {
         if (atomic_load_explicit(&self->board->stop, memory_order_relaxed))
-            return pst_fail(PST_E_INTERRUPTED, "the run is stopping");
+            return pst_fail(PST_E_INTERRUPTED, "the run is stopping, so the stage cannot send another frame");
         wake(out->consumers[to]);
         (void)nanosleep(&(struct timespec){.tv_nsec = FULL_RING_NAP_NS}, NULL);
     }
@@ -180,8 +183,10 @@ static pst_rc push_when_there_is_room(struct pst_stage *self, const struct pst_h
 static pst_rc push(struct pst_stage *self, struct pst_host_output *out, int to, const struct pst_frame *frame)
 {
     if (frame->nrefs > out->rings[to].refs)
-        return pst_fail(PST_E_LIMIT, "the stage sent a frame with %u slots, but this link carries at most %u",
-                        frame->nrefs, out->rings[to].refs);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the stage sent a frame with %u slots, but its link carries at most %u slots in a frame",
+            frame->nrefs, out->rings[to].refs);
     if (!pst_lane_push(&out->rings[to], frame)) {
         const enum pst_page_state before = pst_page_enter(self->page, PST_PAGE_WAITS_CREDIT);
         const pst_rc rc = push_when_there_is_room(self, out, to, frame);
@@ -201,8 +206,9 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         links += self->outputs[i].port == port;
     if (frame->nrefs > PST_REFS_MAX || (frame->flags & PST_END))
         return pst_fail(PST_E_ARG,
-                        "the stage sent a frame with %u slots and flags %u; a stage must not send this",
-                        frame->nrefs, frame->flags);
+                        "the stage sent a frame with %u slots and flags %u; expected at most %d slots, and "
+                        "flags without PST_END, which only the runtime sets",
+                        frame->nrefs, frame->flags, PST_REFS_MAX);
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = want_held(self, frame->refs[r], "sent", !gives);
         if (!route)
@@ -217,8 +223,8 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
             if (route->pool->returns)
                 return pst_fail(
                     PST_E_UNSUPPORTED,
-                    "the stage sent micro-batch %u of batch %llu with more to come, but slots of output "
-                    "%s return to it, so a batch has one slot",
+                    "the stage sent micro-batch %u of batch %llu without the flag PST_LAST_MICRO, but output "
+                    "%s has the flag PST_PORT_RETURNS, which allows only one slot for each batch",
                     frame->micro, (unsigned long long)frame->batch, self->desc.ports[port].name);
             rc = pst_pool_want(route->pool, (uint32_t)self->instance, frame->batch, frame->micro + 1);
             if (rc != PST_OK)
@@ -261,10 +267,11 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
     for (uint32_t r = 0; r < frame->nrefs; r++) {
         struct pst_host_route_end *route = pst_host_route_end_find(self, frame->refs[r].route);
         if (!route || frame->refs[r].slot >= route->slots)
-            return pst_fail(PST_E_PEER,
-                            "%s%s sent slot %u of route %u, but that route does not reach this stage",
-                            in->nrings > 1 ? "an instance of the same stage as " : "", in->producers[0]->name,
-                            frame->refs[r].slot, frame->refs[r].route);
+            return pst_fail(
+                PST_E_PEER,
+                "%s, or another instance of its stage, sent slot %u of route %u, but the slots of this route "
+                "do not pass through this stage (`penstock graph` shows the routes)",
+                in->producers[0]->name, frame->refs[r].slot, frame->refs[r].route);
         const pst_rc rc = pst_handover_take(self, route, frame->refs[r].slot);
         if (rc != PST_OK)
             return rc;
@@ -373,7 +380,10 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
     for (int r = 0; r < in->nrings && *rc == PST_OK; r++) {
         int got = in->ring_ended[r] ? 0 : pst_lane_pop(&in->rings[r], &frame);
         if (got < 0)
-            *rc = pst_fail(PST_E_PEER, "%s sent an invalid frame", in->producers[r]->name);
+            *rc = pst_fail(PST_E_PEER,
+                           "%s sent a frame that is not valid: it overwrote shared memory, or its version of "
+                           "Penstock is another one",
+                           in->producers[r]->name);
         if (got > 0) {
             any = true;
             *rc = take(self, in, r, &frame);
@@ -388,8 +398,10 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
         in->ended = true;
         any = true;
         if (in->npending > 0)
-            *rc = pst_fail(PST_E_PEER, "input %s ended, but batch %llu never arrived",
-                           self->desc.ports[in->port].name, (unsigned long long)in->next_batch);
+            *rc =
+                pst_fail(PST_E_PEER,
+                         "input %s ended, but batch %llu never arrived: a stage before this one left it out",
+                         self->desc.ports[in->port].name, (unsigned long long)in->next_batch);
         struct pst_event event = {.kind = PST_EV_END, .port = in->port};
         if (*rc == PST_OK)
             *rc = pst_host_deliver(self, &event);
@@ -401,7 +413,9 @@ static bool step_input(struct pst_stage *self, struct pst_host_input *in, pst_rc
 static pst_rc keep_home(struct pst_stage *self, struct pst_host_route_end *route, struct pst_ref ref)
 {
     if (!route->held[ref.slot])
-        return pst_fail(PST_E_STATE, "the stage gave slot %u away, which came home after the last batch",
+        return pst_fail(PST_E_STATE,
+                        "the stage sent or released slot %u, which came back after the last batch: a stage "
+                        "must keep this slot",
                         ref.slot);
     let_go(self, route, ref.slot);
     return PST_OK;

@@ -96,7 +96,8 @@ static pst_rc open_route(struct pst_stage *self, const json_t *j, const char *pa
         route->slots > PST_SLOTS_MAX || route->norigins < 1 ||
         route->slots * route->slot_bytes > self->regions[region].bytes ||
         pool_at + sizeof(struct pst_pool) > self->board_map.bytes)
-        return pst_fail(PST_E_PEER, "the supervisor's \"open\" message describes an invalid route");
+        return pst_fail(PST_E_PEER, "the supervisor's \"open\" message describes an invalid route: install "
+                                    "penstock and penstock-stage from the same build");
     route->base = self->regions[region].base;
     route->on_gpu = self->region_on_gpu[region];
     route->pool = (struct pst_pool *)(void *)((char *)self->board_map.base + pool_at);
@@ -120,7 +121,8 @@ pst_rc pst_ports_open(struct pst_stage *self, const json_t *message)
     json_array_foreach(json_object_get(message, "outputs"), i, j) ok =
         ok && i < PST_PORTS_MAX * 4 && open_output(self, j, pages);
     return ok ? PST_OK
-              : pst_fail(PST_E_PEER, "the supervisor's \"open\" message describes invalid inputs or outputs");
+              : pst_fail(PST_E_PEER, "the supervisor's \"open\" message describes invalid inputs or outputs: "
+                                     "install penstock and penstock-stage from the same build");
 }
 
 void pst_ports_close(struct pst_stage *self)

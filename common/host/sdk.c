@@ -145,7 +145,8 @@ void *pst_shared(struct pst_stage *self)
 pst_rc pst_watch(struct pst_stage *self, int fd)
 {
     if (self->nfds == PST_HOST_FDS_MAX)
-        return pst_fail(PST_E_LIMIT, "a stage can watch at most %d descriptors", PST_HOST_FDS_MAX);
+        return pst_fail(PST_E_LIMIT, "a stage can watch at most %d file descriptors (pst_watch)",
+                        PST_HOST_FDS_MAX);
     self->fds[self->nfds++] = fd;
     return PST_OK;
 }
@@ -197,8 +198,8 @@ pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, 
     free(text);
     if (!json_is_object(data)) {
         json_decref(data);
-        return pst_fail(PST_E_ARG, "the report \"%s\" of the stage is not a JSON object: %s", section,
-                        error.text);
+        return pst_fail(PST_E_ARG, "the section \"%s\" of the stage's report is not a JSON object: %s",
+                        section, error.text);
     }
     return pst_control_send(self,
                             json_pack("{ss ss so}", "type", "report", "section", section, "data", data));

@@ -207,7 +207,10 @@ pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch, u
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&pool->lock);
     if (pool->nwants >= PST_WANTS_MAX)
-        rc = pst_fail(PST_E_LIMIT, "more than %d micro-batches are waiting for a slot", PST_WANTS_MAX);
+        rc = pst_fail(PST_E_LIMIT,
+                      "more than %d micro-batches wait for a free slot of the same output: use fewer "
+                      "instances of its stage",
+                      PST_WANTS_MAX);
     else
         pool->wants[pool->nwants++] = (struct pst_want){batch, micro, instance};
     (void)pthread_mutex_unlock(&pool->lock);

@@ -24,12 +24,15 @@ static pst_rc library_path(char out[PST_PATH_MAX])
     if (given)
         return snprintf(out, PST_PATH_MAX, "%s", given) < PST_PATH_MAX
                    ? PST_OK
-                   : pst_fail(PST_E_LIMIT, "the path in PENSTOCK_CUDA is too long");
+                   : pst_fail(PST_E_LIMIT, "the path in PENSTOCK_CUDA is too long: expected at most %d bytes",
+                              PST_PATH_MAX - 1);
     const char *slash =
         dladdr((const void *)pst_gpus_open, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
     if (!slash || snprintf(out, PST_PATH_MAX, "%.*s/" LIBRARY, (int)(slash - info.dli_fname),
                            info.dli_fname) >= PST_PATH_MAX)
-        return pst_fail(PST_E_UNSUPPORTED, "cannot find the directory of Penstock's libraries");
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "cannot find the directory of Penstock's libraries: set PENSTOCK_CUDA to the path of " LIBRARY);
     return PST_OK;
 }
 

@@ -40,7 +40,9 @@ static pst_rc remember(const struct pst_region *region, int fd)
     pst_rc rc = PST_OK;
     (void)pthread_mutex_lock(&lock);
     if (nmapped == PST_REGION_MAPPED_MAX)
-        rc = pst_fail(PST_E_LIMIT, "this process would map more than %d shared memory regions",
+        rc = pst_fail(PST_E_LIMIT,
+                      "this process would map more than %d regions of shared memory: use fewer links, or "
+                      "smaller groups of stages",
                       PST_REGION_MAPPED_MAX);
     else
         mapped[nmapped++] = (struct mapped){region->base, region->bytes, fd};
@@ -75,7 +77,11 @@ pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offs
         rc = PST_OK;
     }
     (void)pthread_mutex_unlock(&lock);
-    return rc == PST_OK ? rc : pst_fail(rc, "the memory at %p is not in a shared memory region", addr);
+    return rc == PST_OK
+               ? rc
+               : pst_fail(rc,
+                          "no region of shared memory that this process has mapped contains the address %p",
+                          addr);
 }
 
 /* Maps fd, which it keeps on success. */
@@ -117,7 +123,7 @@ pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t byte
     if (fstat(fd, &st) != 0)
         rc = pst_fail_errno("cannot get the size of shared memory %s", path);
     else if ((uint64_t)st.st_size < bytes)
-        rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes, expected %llu", path,
+        rc = pst_fail(PST_E_FORMAT, "shared memory %s has %lld bytes; expected %llu bytes", path,
                       (long long)st.st_size, (unsigned long long)bytes);
     else
         rc = map_fd(region, fd, path, bytes);

@@ -60,7 +60,7 @@ static void read_link(struct reader *r, const json_t *value, const char *path, s
     else if ((size_t)other == self)
         pst_json_error(r->doc, r->diag, path, "device %zu is linked with itself: remove the link", self);
     else if (*links >> other & 1)
-        pst_json_error(r->doc, r->diag, path, "device %zu has this link twice", self);
+        pst_json_error(r->doc, r->diag, path, "device %zu has this link twice: remove one of the two", self);
     else
         *links |= UINT64_C(1) << other;
 }
@@ -84,8 +84,8 @@ static void read_device(struct reader *r, const json_t *object, const char *path
     d->memory_bytes = bytes < 0x1p63 ? (uint64_t)bytes : 0;
     if (d->socket >= r->machine->nsockets) {
         pst_json_join(at, path, "socket");
-        pst_json_error(r->doc, r->diag, at, "there is no socket %d: \"sockets\" has %d", d->socket,
-                       r->machine->nsockets);
+        pst_json_error(r->doc, r->diag, at, "there is no socket %d: the list \"sockets\" has only %d",
+                       d->socket, r->machine->nsockets);
     }
     pst_json_join(at, path, "links");
     for (size_t k = 0; k < json_array_size(links); k++) {

@@ -63,11 +63,11 @@ static void compare(const struct pair *pair, const struct pst_pipeline_stage_spe
     text_of(theirs, theirs_text);
     const bool share = strcmp(name, pair->param->name) == 0;
     if (pair->equals.count)
-        pst_json_error(&pair->pl->doc, pair->diag, path,
-                       "%s.%s is %s, but %s.%s is %s, which has %zu elements: the number must equal the "
-                       "number of elements",
-                       pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
-                       json_array_size(theirs));
+        pst_json_error(
+            &pair->pl->doc, pair->diag, path,
+            "%s.%s is %s, but %s.%s is %s, a list of %zu elements: the number must be the length of the list",
+            pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
+            json_array_size(theirs));
     else
         pst_json_error(&pair->pl->doc, pair->diag, path,
                        "%s.%s is %s, but %s.%s is %s: they must be equal%s%s%s", pair->stage->name,

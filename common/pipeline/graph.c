@@ -17,7 +17,7 @@ static bool check_instances(const struct pst_pipeline *pl, struct pst_diag *diag
         total += pl->stages[s].instances;
     if (total > PST_STAGES_MAX)
         pst_json_error(&pl->doc, diag, "stages",
-                       "the pipeline needs %d instances of stages (including copies between devices); at "
+                       "the pipeline needs %d instances of stages (including copies between devices), but at "
                        "most %d are allowed",
                        total, PST_STAGES_MAX);
     return total <= PST_STAGES_MAX;
@@ -127,8 +127,8 @@ bool pst_graph_build(struct pst_graph *graph, struct pst_pipeline *pl, struct ps
             continue;
         if (!carries_one_route(graph, pl, link)) {
             pst_link_error(pl, diag, link, "",
-                           "this link carries slots of several routes, so it cannot connect %s to %s: place "
-                           "both stages on one device",
+                           "this link carries slots of several outputs, which cannot be copied between "
+                           "devices, but it connects %s to %s: place both stages on one device",
                            from, pl->stages[link->to].device);
             return false;
         }

@@ -78,10 +78,10 @@ static void check_repeated(const struct pst_pipeline *pl, struct pst_diag *diag,
         told = told || (other->to == link->to && other->to_port == link->to_port);
         if (other->slots && link->slots && other->from == link->from && other->from_port == link->from_port &&
             other->slots != link->slots)
-            pst_link_error(
-                pl, diag, link, ".slots",
-                "links[%d] sets %d slots for the same route: set the same number, or set it only once",
-                other->index, other->slots);
+            pst_link_error(pl, diag, link, ".slots",
+                           "links[%d] carries the same slots, and sets their number to %d: set the same "
+                           "number on both links, or on only one",
+                           other->index, other->slots);
     }
 }
 
@@ -91,8 +91,10 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
     const char *from = pl->stages[link->from].name, *to = pl->stages[link->to].name;
     if ((out->flags & PST_PORT_ONESHOT) != (in->flags & PST_PORT_ONESHOT)) {
         const bool one = (out->flags & PST_PORT_ONESHOT) != 0;
-        pst_link_error(pl, diag, link, "", "%s.%s is %s, but %s.%s is %s: these cannot be linked", from,
-                       out->name, one ? "one-shot" : "a stream", to, in->name, one ? "a stream" : "one-shot");
+        pst_link_error(
+            pl, diag, link, "",
+            "%s.%s is %s, but %s.%s is %s: an output can be linked only to an input of the same kind", from,
+            out->name, one ? "one-shot" : "a stream", to, in->name, one ? "a stream" : "one-shot");
         return;
     }
     check_types(pl, diag, link);

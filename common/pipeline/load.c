@@ -169,8 +169,10 @@ static void check_bus_device(struct pst_pipeline_loading *ld, const struct pst_p
     if (pst_gpu_number(stage->device) < 0)
         return;
     (void)snprintf(path, sizeof path, "stages.%s.place.device", stage->name);
-    pst_pipeline_error(ld, path, "%s has a real bus: remove bus, or place all stages on a CPU",
-                       stage->device);
+    pst_pipeline_error(
+        ld, path,
+        "%s has a real bus, so the pipeline cannot model one: remove \"bus\", or place all stages on a CPU",
+        stage->device);
 }
 
 /* The emulated drives and the bus are parts of one machine, so they are slower by the same factor. */
@@ -187,8 +189,8 @@ static void check_bus_stages(struct pst_pipeline_loading *ld)
             continue;
         (void)snprintf(path, sizeof path, "stages.%s.params.dilate", pl->stages[s].name);
         pst_pipeline_error(ld, path,
-                           "expected %g, as in bus.dilate, found %g: emulated drives and the bus are "
-                           "slower by the same factor",
+                           "expected %g, as in bus.dilate, found %g: emulated drives and the modelled bus "
+                           "must be slowed by the same factor",
                            pl->bus_dilate, found);
     }
 }

@@ -70,8 +70,8 @@ static void check_param_keys(struct pst_pipeline_loading *ld, const struct pst_p
     (void)snprintf(at, sizeof at, "%s.params", path);
     if (others[0])
         pst_pipeline_error(ld, at,
-                           "%s does not have the parameters of the stage that it replaces: %s; use --set "
-                           "%s={} to remove them",
+                           "the stage %s does not have these parameters of the stage that it replaces: %s; "
+                           "--set %s={} removes them",
                            stage->caps.desc->name, others, at);
     pst_pipeline_check_keys(ld, rest, at, names, n);
     json_decref(rest);

@@ -29,7 +29,7 @@ static void refuse(const struct search *s, const struct pst_link_spec *link)
     char way[300];
     way_text(s, way, sizeof way);
     pst_link_error(pl, s->diag, link, ".to",
-                   "%s.%s needs data that %s.%s requests, but no stage between them reads it (%s); link a "
+                   "%s.%s needs data that %s.%s requests, but no stage between them reads it (%s): link a "
                    "stage that serves requests, for example disk, between them",
                    pl->stages[link->to].name, pst_link_to(pl, link)->name, pl->stages[first->from].name,
                    pst_link_from(pl, first)->name, way);

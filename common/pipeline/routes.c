@@ -141,7 +141,9 @@ static bool add_route(struct pst_graph *graph, const struct pst_pipeline *pl, st
                       int p)
 {
     if (graph->nroutes == PST_GRAPH_ROUTES_MAX) {
-        pst_json_error(&pl->doc, diag, "links", "the pipeline has too many routes: at most %d are allowed",
+        pst_json_error(&pl->doc, diag, "links",
+                       "the pipeline has too many outputs that make slots, copies between devices included: "
+                       "at most %d are allowed",
                        PST_GRAPH_ROUTES_MAX);
         return false;
     }
@@ -150,7 +152,8 @@ static bool add_route(struct pst_graph *graph, const struct pst_pipeline *pl, st
     if (!follow(pl, route, s, p)) {
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
-        pst_json_error(&pl->doc, diag, path, "output %s leads to more than %d inputs",
+        pst_json_error(&pl->doc, diag, path,
+                       "the slots of output %s pass through more than %d inputs, which is the limit",
                        pl->stages[s].caps.desc->ports[p].name, PST_ROUTE_BORROWERS_MAX);
         return false;
     }
@@ -217,8 +220,9 @@ static void check_capacity(const struct pst_pipeline *pl, struct pst_diag *diag,
             pl->links[l].index >= 0)
             (void)snprintf(path, sizeof path, "links[%d].slots", pl->links[l].index);
     if (pl->overlap)
-        pst_json_error(&pl->doc, diag, path, "%d slots can deadlock (%s): set slots to at least %d",
-                       route->slots, keepers, need);
+        pst_json_error(&pl->doc, diag, path,
+                       "a link with only %d slots can deadlock (%s): set slots to at least %d", route->slots,
+                       keepers, need);
     else
         pst_json_error(&pl->doc, diag, "overlap",
                        "overlap is false, so the link has one slot, which can deadlock (%s): remove overlap "
@@ -264,8 +268,8 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
             char path[PST_JSON_PATH_MAX];
             (void)snprintf(path, sizeof path, "stages.%s", first ? one->name : two->name);
             pst_json_error(&pl->doc, diag, path,
-                           "the stage changes slots while %s holds them: place it before the point where the "
-                           "slots go to several stages",
+                           "this stage changes slots, and %s holds the same slots at the same time: put this "
+                           "stage before the output that several stages are linked to",
                            first ? two->name : one->name);
         }
 }
@@ -283,10 +287,10 @@ static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, co
             continue;
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s.params", stage->name);
-        pst_json_error(
-            &pl->doc, diag, path,
-            "%s needs whole batches, but %s can split them because of %s: change one of these two stages",
-            in->whole_if, origin->name, port->splits_if);
+        pst_json_error(&pl->doc, diag, path,
+                       "%s requires whole batches, but %s can split a batch because of %s: change a "
+                       "parameter of one of these two stages",
+                       in->whole_if, origin->name, port->splits_if);
     }
 }
 

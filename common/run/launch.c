@@ -533,11 +533,12 @@ static pst_rc check_memory(const struct pst_supervisor *sv, uint64_t total)
                            "; %s: %.1f MiB that its instances share", sv->pl->stages[s].name,
                            (double)bytes / 1048576.0);
     }
+    const char *what = caches > 0 ? "slots and shared caches" : "the slots";
+    const char *cache = caches > 0 ? "a smaller cpu_cache, " : "";
     return pst_fail(PST_E_LIMIT,
-                    "%s need %.2f GiB, but this run may use only %.2f GiB (the machine's memory, or "
-                    "the limit of a memory cgroup): use %sfewer slots, smaller batches or smaller fanouts%s",
-                    caches > 0 ? "slots and shared caches" : "the slots", (double)total / 1073741824.0,
-                    (double)have / 1073741824.0, caches > 0 ? "a smaller cpu_cache, " : "", list);
+                    "%s need %.2f GiB, but this run may use only %.2f GiB (the machine's memory, or the "
+                    "limit of a memory cgroup): use %sfewer slots, smaller batches or smaller fanouts%s",
+                    what, (double)total / 1073741824.0, (double)have / 1073741824.0, cache, list);
 }
 
 pst_rc pst_run_size_routes(struct pst_supervisor *sv)
@@ -561,11 +562,12 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
                             sv->pl->stages[route->stage].name,
                             sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         if (sv->slot_bytes[r] > (UINT64_C(1) << 46))
-            return pst_fail(PST_E_LIMIT,
-                            "stage %s requested slots of %.1f TiB on the route that begins at %s.%s",
-                            asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
-                            sv->pl->stages[route->stage].name,
-                            sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
+            return pst_fail(
+                PST_E_LIMIT,
+                "stage %s requested slots of %.1f TiB for the output %s.%s; expected at most 64 TiB",
+                asked_by(sv, r), (double)sv->slot_bytes[r] / 1099511627776.0,
+                sv->pl->stages[route->stage].name,
+                sv->pl->stages[route->stage].caps.desc->ports[route->port].name);
         sv->slot_bytes[r] = pst_align_up(sv->slot_bytes[r], align);
         struct pst_run_block *block = &sv->blocks[1 + r];
         block->bytes = pst_align_up(sv->slot_bytes[r] * (uint64_t)route->slots, PST_PAGE);

@@ -52,11 +52,10 @@ static pst_rc check_bus(const struct pst_supervisor *sv)
 {
     for (int s = 0; s < sv->pl->nstages && sv->pl->bus_bytes_per_s > 0; s++)
         if (pst_gpu_number(sv->pl->stages[s].device) >= 0)
-            return pst_fail(
-                PST_E_ARG,
-                "bus: stage %s runs on %s, which has a real bus: remove bus, or place all stages on "
-                "a CPU",
-                sv->pl->stages[s].name, sv->pl->stages[s].device);
+            return pst_fail(PST_E_ARG,
+                            "bus: stage %s runs on %s, which has a real bus, so the pipeline cannot model "
+                            "one: remove \"bus\", or place all stages on a CPU",
+                            sv->pl->stages[s].name, sv->pl->stages[s].device);
     return PST_OK;
 }
 

@@ -75,7 +75,7 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         read_part(live, i, json_array_get(instances, i));
     if (rc == PST_OK && pst_region_map(&live->map, board, (uint64_t)bytes) != PST_OK)
-        rc = pst_fail(PST_E_STATE, "%s: the run has ended", run_dir);
+        rc = pst_fail(PST_E_STATE, "%s: the run in this directory has ended", run_dir);
     if (rc == PST_OK && ((const struct pst_board *)live->map.base)->magic != PST_BOARD_MAGIC)
         rc = pst_fail(PST_E_FORMAT, "%s: the shared memory %s does not belong to this run", run_dir, board);
     live->n = (int)n;

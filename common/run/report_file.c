@@ -142,7 +142,7 @@ pst_rc pst_report_check_path(const char *option, const char *path)
     if (own >= 0)
         return fcntl(own, F_GETFD) >= 0
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "%s %s: descriptor %d is not open", option, path, own);
+                   : pst_fail(PST_E_ARG, "%s %s: the file descriptor %d is not open", option, path, own);
     const enum kind kind = kind_of(path);
     if (path[0] == '\0' || kind == REFUSED)
         return pst_fail(PST_E_ARG, "%s '%s' is not a regular file, a pipe or a terminal", option, path);
@@ -152,8 +152,8 @@ pst_rc pst_report_check_path(const char *option, const char *path)
     const int n = snprintf(dir, sizeof dir, "%s", target != NULL ? target : path);
     free(target);
     if (n < 0 || n >= (int)sizeof dir)
-        return pst_fail(PST_E_ARG, "%s: the path is too long: expected at most %zu bytes", option,
-                        sizeof dir - 1);
+        return pst_fail(PST_E_ARG, "%s: the path of the report is too long: expected at most %zu bytes",
+                        option, sizeof dir - 1);
     char *slash = strrchr(dir, '/');
     if (slash != NULL)
         slash[slash == dir] = '\0';

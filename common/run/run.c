@@ -273,7 +273,8 @@ static bool is_genuine(struct pst_supervisor *sv, const char *name, int proc, bo
     if (sender == sv->procs[proc].known)
         return true;
     if (!greeted && !sv->stopping)
-        pst_run_fail(sv, name, NULL, "process %d connected to the supervisor's socket in its place",
+        pst_run_fail(sv, name, NULL,
+                     "another process (%d) connected to the supervisor's socket in place of this one",
                      (int)sender);
     else if (!sv->stranger_told)
         fprintf(stderr, "warning: ignoring process %d, which claims to be %s\n", (int)sender, name);
@@ -379,7 +380,7 @@ static void enforce(struct pst_supervisor *sv, double now)
         if (sv->procs[p].pid) {
             if (sv->end == PST_RUN_OK)
                 pst_run_fail(sv, sv->procs[p].name, &sv->procs[p],
-                             "it did not end within %.0f s and was killed", EXIT_DEADLINE_S);
+                             "the process did not end within %.0f s and was killed", EXIT_DEADLINE_S);
             else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
                 fprintf(stderr,
                         "warning: %s did not end within %.0f s and was killed: the run can be resumed only "

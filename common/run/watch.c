@@ -23,7 +23,9 @@ static void judge_silence(struct pst_supervisor *sv, struct pst_proc *proc, doub
                      "the process is stopped (by %s) and has sent no heartbeat for %.0f s",
                      state == 'T' ? "SIGSTOP or SIGTSTP" : "a debugger", STALL_DEADLINE_S);
     else if (silent_s > STARVED_S)
-        pst_run_fail(sv, proc->name, proc, "the process has sent no heartbeat for %.0f s", STARVED_S);
+        pst_run_fail(sv, proc->name, proc,
+                     "the process has sent no heartbeat for %.0f s: it hangs, or the machine is overloaded",
+                     STARVED_S);
 }
 
 /* Before its first beat a process is being loaded, unless its state says that it is stopped. */
@@ -116,13 +118,14 @@ void pst_watch_files(struct pst_supervisor *sv, double now)
                          strerror(errno));
         else if (bytes != file->bytes)
             pst_run_fail(sv, "dataset", NULL,
-                         "%s changed while the run was reading it: it had %lld bytes and now has %lld; what "
-                         "was learned since may be wrong",
+                         "%s changed while the run was reading it: it had %lld bytes and now has %lld; the "
+                         "weights trained since then may be wrong",
                          file->path, (long long)file->bytes, (long long)bytes);
         else if (mtime_ns != file->mtime_ns)
-            pst_run_fail(sv, "dataset", NULL,
-                         "%s was written while the run was reading it; what was learned since may be wrong",
-                         file->path);
+            pst_run_fail(
+                sv, "dataset", NULL,
+                "%s was written while the run was reading it; the weights trained since then may be wrong",
+                file->path);
         else
             continue;
         return;

@@ -57,11 +57,14 @@ static pst_rc check_header(const struct pst_edge_batch *b, uint64_t bytes)
             "chunk; expected at most %d edges, at least one chunk and one negative, and at most %d negatives",
             b->edges, b->chunks, b->negatives, PST_EDGE_BATCH_EDGES_MAX, PST_EDGE_BATCH_NEGATIVES_MAX);
     if ((b->edges == 0) != (b->flush > 0))
-        return pst_fail(PST_E_FORMAT, "not a batch of edges: it has %u edges, but flush is %u", b->edges,
-                        b->flush);
+        return pst_fail(PST_E_FORMAT,
+                        "not a batch of edges: it has %u edges, and flush is %u; expected flush above 0 in a "
+                        "batch without edges, and 0 in any other",
+                        b->edges, b->flush);
     if (b->batch_in_epoch >= b->batches_in_epoch)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch of edges: it is number %" PRIu64 " of %" PRIu64 " in its epoch",
+                        "not a batch of edges: batch_in_epoch is %" PRIu64
+                        "; expected less than batches_in_epoch, which is %" PRIu64,
                         b->batch_in_epoch, b->batches_in_epoch);
     return PST_OK;
 }
@@ -92,7 +95,9 @@ pst_rc pst_edge_batch_read(const void *slot, uint64_t bytes, struct pst_edge_bat
 {
     struct span span[ARRAYS];
     if (bytes < sizeof *b)
-        return pst_fail(PST_E_FORMAT, "not a batch of edges: the slot has only %" PRIu64 " bytes", bytes);
+        return pst_fail(PST_E_FORMAT,
+                        "not a batch of edges: the slot has only %" PRIu64 " bytes, fewer than a header",
+                        bytes);
     memcpy(b, slot, sizeof *b);
     pst_rc rc = check_header(b, bytes);
     list_spans(b, span);

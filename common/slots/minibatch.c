@@ -142,23 +142,27 @@ static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
                         PST_HOPS_MAX);
     if (mb->last_micro > 1 || mb->batch_in_epoch >= mb->batches_in_epoch)
         return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: inconsistent header: batch_in_epoch is %llu, batches_in_epoch is "
-                        "%llu and last_micro is %u",
+                        "not a minibatch: batch_in_epoch is %llu, batches_in_epoch is %llu and last_micro is "
+                        "%u; expected batch_in_epoch below batches_in_epoch, and last_micro 0 or 1",
                         (unsigned long long)mb->batch_in_epoch, (unsigned long long)mb->batches_in_epoch,
                         mb->last_micro);
     if (mb->served > mb->requests)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: served is %u, but requests is only %u", mb->served,
-                        mb->requests);
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: its header counts %u feature rows as read (served), but only %u as "
+                        "requested (requests)",
+                        mb->served, mb->requests);
     for (uint32_t h = 0; h <= mb->hops; h++) {
         int64_t least = h == 0 ? 0 : mb->n[h - 1];
         if (mb->n[h] < least || mb->n[h] > INT32_MAX - 1)
-            return pst_fail(PST_E_FORMAT, "not a minibatch: n[%u] is %lld, expected %lld or more", h,
+            return pst_fail(PST_E_FORMAT,
+                            "not a minibatch: n[%u], a number of vertices, is %lld; expected %lld or more", h,
                             (long long)mb->n[h], (long long)least);
     }
     if (mb->n[0] > (int64_t)mb->batch_seeds)
-        return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: the slot has %lld seeds, but its whole batch has only %u",
-                        (long long)mb->n[0], mb->batch_seeds);
+        return pst_fail(
+            PST_E_FORMAT,
+            "not a minibatch: the slot has %lld seeds, but the header says that the whole batch has only %u",
+            (long long)mb->n[0], mb->batch_seeds);
     if (mb->n[0] == 0 && mb->n[mb->hops] != 0)
         return pst_fail(PST_E_FORMAT, "not a minibatch: the slot has %lld vertices, but no seeds",
                         (long long)mb->n[mb->hops]);
@@ -176,7 +180,8 @@ static pst_rc check_row(const struct pst_minibatch *mb)
     uint64_t row = mb->feature_dim * (uint64_t)pst_dtype_bytes((enum pst_dtype)mb->feature_dtype);
     if (mb->stride_bytes < row)
         return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: rows of %u columns take %llu bytes, and stride_bytes is %llu",
+                        "not a minibatch: a row of %u columns takes %llu bytes, but stride_bytes, the "
+                        "distance of two rows, is only %llu",
                         mb->feature_dim, (unsigned long long)row, (unsigned long long)mb->stride_bytes);
     return PST_OK;
 }
@@ -193,7 +198,7 @@ static pst_rc check_weights(const struct pst_minibatch *h, const struct pst_mini
     for (int32_t e = 0; e < edges; e++)
         bad |= !(weights[e] >= 0 && weights[e] <= (float)WEIGHT_MAX);
     return bad ? pst_fail(PST_E_FORMAT,
-                          "not a minibatch: weights[%d] contains a number that is not a share (0 to 1)", hop)
+                          "not a minibatch: weights[%d] contains a number outside of the range 0 to 1", hop)
                : PST_OK;
 }
 
@@ -221,8 +226,10 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
     for (int32_t e = 0; e < edges; e++)
         worst = (uint32_t)indices[e] > worst ? (uint32_t)indices[e] : worst;
     if (edges > 0 && worst >= sources)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: indices[%d] refers to position %d of %lld vertices",
-                        hop, (int)worst, (long long)sources);
+        return pst_fail(
+            PST_E_FORMAT,
+            "not a minibatch: indices[%d] contains the position %d, but there are only %lld vertices", hop,
+            (int)worst, (long long)sources);
     return h->weights_at[hop] != 0 ? check_weights(h, slot, hop, edges, spans) : PST_OK;
 }
 
@@ -237,15 +244,19 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     for (int64_t i = 0; i < h->n[0]; i++)
         low_label = labels[i] < low_label ? labels[i] : low_label;
     if (lowest < 0 || low_label < -1)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: the lowest vertex is %lld and the lowest label is %d",
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: the lowest vertex is %lld and the lowest label is %d; expected "
+                        "vertices of at least 0 and labels of at least -1",
                         (long long)lowest, low_label);
     const int32_t *missing = pst_minibatch_at(slot, h->missing_at);
     uint32_t worst = 0;
     for (uint32_t i = 0; i < h->requests; i++)
         worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
     if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
-        return pst_fail(PST_E_FORMAT, "not a minibatch: the list of missing rows contains row %u of %lld",
-                        worst, (long long)h->n[h->hops]);
+        return pst_fail(
+            PST_E_FORMAT,
+            "not a minibatch: the list of missing rows contains row %u, but the slot has only %lld rows",
+            worst, (long long)h->n[h->hops]);
     return PST_OK;
 }
 

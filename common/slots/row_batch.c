@@ -62,34 +62,41 @@ static pst_rc check_header(const struct pst_row_batch *b, uint64_t bytes)
 {
     if (b->magic != PST_ROW_BATCH_MAGIC)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: the slot begins with %016" PRIx64 ", expected %016" PRIx64,
+                        "not a batch of edges with embeddings: the slot begins with %016" PRIx64
+                        ", expected %016" PRIx64,
                         b->magic, PST_ROW_BATCH_MAGIC);
     if (b->bytes_used > bytes || b->bytes_used < PST_ROW_BATCH_CARRIED_AT)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: bytes_used is %" PRIu64 ", but the slot has %" PRIu64
-                        " bytes",
+                        "not a batch of edges with embeddings: bytes_used is %" PRIu64
+                        ", but the slot has %" PRIu64 " bytes",
                         b->bytes_used, bytes);
     if (b->edges > PST_EDGE_BATCH_EDGES_MAX || b->chunks < 1 || b->negatives < 1 || b->dim < 1 ||
         b->dim > PST_ROW_BATCH_DIM_MAX || (uint64_t)b->chunks * b->negatives > PST_EDGE_BATCH_NEGATIVES_MAX)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: it has %u edges, %u chunks, %u negatives a chunk "
-                        "and rows of %u floats",
+                        "not a batch of edges with embeddings: it has %u edges, %u chunks, %u negatives a "
+                        "chunk and embeddings of %u floats; a number is 0, or above its limit in row_batch.h",
                         b->edges, b->chunks, b->negatives, b->dim);
     if ((b->edges == 0) != (b->flush > 0) || (b->edges == 0) != (b->nodes == 0))
-        return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: it has %u edges and %u vertices, but flush is %u", b->edges,
-                        b->nodes, b->flush);
+        return pst_fail(
+            PST_E_FORMAT,
+            "not a batch of edges with embeddings: it has %u edges and %u vertices, and flush is %u; "
+            "expected flush above 0 in a batch without edges and vertices, and 0 in any other",
+            b->edges, b->nodes, b->flush);
     if (b->relation_rows > 2 * (uint64_t)b->edges || b->relation_dim > PST_ROW_BATCH_DIM_MAX)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: it has %u edges, and %u rows of relations of %u floats",
+                        "not a batch of edges with embeddings: it has %u edges, and %u embeddings of "
+                        "relations of %u floats; expected at most two embeddings of relations for each edge, "
+                        "and no more floats than row_batch.h allows",
                         b->edges, b->relation_rows, b->relation_dim);
     if (!(b->rate > 0 && b->rate <= 1))
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: the rate is multiplied by %g; expected above 0, at most 1",
+                        "not a batch of edges with embeddings: the factor of the learning rate is %g; "
+                        "expected a number above 0 and at most 1",
                         (double)b->rate);
     if (b->batch_in_epoch >= b->batches_in_epoch)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: it is number %" PRIu64 " of %" PRIu64 " in its epoch",
+                        "not a batch of edges with embeddings: batch_in_epoch is %" PRIu64
+                        "; expected less than batches_in_epoch, which is %" PRIu64,
                         b->batch_in_epoch, b->batches_in_epoch);
     return PST_OK;
 }
@@ -100,15 +107,16 @@ static pst_rc check_array(const void *slot, const struct pst_row_batch *b, const
     if (s->at < PST_ROW_BATCH_CARRIED_AT || s->at % PST_CACHE_LINE != 0 || s->at > b->bytes_used ||
         s->count * s->size > b->bytes_used - s->at)
         return pst_fail(PST_E_FORMAT,
-                        "not a batch with rows: %s at byte %" PRIu64
+                        "not a batch of edges with embeddings: %s at byte %" PRIu64
                         " is not aligned, or does not fit the slot",
                         s->name, s->at);
     const uint32_t *value = pst_row_batch_at(slot, s->at);
     for (uint64_t i = 0; i < s->count && s->bound > 0; i++)
         if (value[i] >= s->bound)
             return pst_fail(PST_E_FORMAT,
-                            "not a batch with rows: %s, entry %" PRIu64 ", is %u; expected 0 to %u", s->name,
-                            i, value[i], s->bound - 1);
+                            "not a batch of edges with embeddings: %s, entry %" PRIu64
+                            ", is %u; expected 0 to %u",
+                            s->name, i, value[i], s->bound - 1);
     return PST_OK;
 }
 
@@ -116,12 +124,15 @@ pst_rc pst_row_batch_read(const void *slot, uint64_t bytes, struct pst_row_batch
 {
     struct span span[ARRAYS];
     if (bytes < PST_ROW_BATCH_CARRIED_AT)
-        return pst_fail(PST_E_FORMAT, "not a batch with rows: the slot has only %" PRIu64 " bytes", bytes);
+        return pst_fail(PST_E_FORMAT,
+                        "not a batch of edges with embeddings: the slot has only %" PRIu64
+                        " bytes, fewer than a header",
+                        bytes);
     memcpy(b, slot, sizeof *b);
     pst_rc rc = check_header(b, bytes);
     list_spans(b, span);
     if (rc == PST_OK && b->edges > 0 && b->relations == 0)
-        rc = pst_fail(PST_E_FORMAT, "not a batch with rows: it has edges, but no relations");
+        rc = pst_fail(PST_E_FORMAT, "not a batch of edges with embeddings: it has edges, but no relations");
     for (int i = 0; i < ARRAYS && rc == PST_OK; i++)
         rc = check_array(slot, b, &span[i]);
     return rc;

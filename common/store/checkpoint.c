@@ -203,14 +203,18 @@ static pst_rc parse_tensor(const struct pst_checkpoint *ck, const char *name, co
     t->dtype = (enum pst_dtype)type;
     if (type == DTYPE_COUNT || t->rank < 1 || t->rank > 2)
         return pst_fail(PST_E_FORMAT,
-                        "%s: tensor \"%s\": checkpoints have no tensors of dtype %s with %d dimensions",
+                        "%s: tensor \"%s\" has dtype %s and %d dimensions; expected a dtype that Penstock "
+                        "writes, and 1 or 2 dimensions",
                         ck->path, name, dtype, t->rank);
     uint64_t bytes = DTYPE_BYTES[type];
     for (int d = 0; d < t->rank; d++) {
         t->shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
         if (!json_is_integer(json_array_get(shape, (size_t)d)) || t->shape[d] < 0 ||
             __builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes))
-            return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\": invalid shape", ck->path, name);
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s: tensor \"%s\": expected a shape of integers of at least 0 whose product fits 64 bits",
+                ck->path, name);
     }
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     *begin = (uint64_t)json_integer_value(from);
@@ -309,8 +313,10 @@ static pst_rc read_header(struct pst_checkpoint *ck)
     json_error_t error;
     ck->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object((json_t *)ck->header)) {
-        rc = pst_fail(PST_E_FORMAT, "%s: its header is not a JSON object: %s at byte %d", ck->path,
-                      ck->header ? "something else" : error.text, 8 + (ck->header ? 0 : error.position));
+        const char *why = ck->header ? "found another kind of value" : error.text;
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s is not a checkpoint: expected a JSON object as its header: %s at byte %d", ck->path,
+                      why, 8 + (ck->header ? 0 : error.position));
         goto out;
     }
     rc = check_tensors(ck);
@@ -349,7 +355,7 @@ const char *pst_checkpoint_text(const struct pst_checkpoint *ck, const char *key
 {
     const char *value = json_string_value(json_object_get(json_object_get(ck->header, "__metadata__"), key));
     if (!value)
-        (void)pst_fail(PST_E_FORMAT, "%s has no metadata called \"%s\"", ck->path, key);
+        (void)pst_fail(PST_E_FORMAT, "the checkpoint %s has no metadata called \"%s\"", ck->path, key);
     return value;
 }
 
@@ -383,7 +389,7 @@ static pst_rc find(const struct pst_checkpoint *ck, const char *name, struct pst
 {
     const json_t *entry = json_object_get(ck->header, name);
     if (!entry)
-        return pst_fail(PST_E_FORMAT, "%s has no tensor \"%s\"", ck->path, name);
+        return pst_fail(PST_E_FORMAT, "the checkpoint %s has no tensor \"%s\"", ck->path, name);
     return parse_tensor(ck, name, entry, out, begin, end);
 }
 
@@ -406,7 +412,8 @@ pst_rc pst_checkpoint_read(const struct pst_checkpoint *ck, const struct pst_ten
         return rc;
     if (t.dtype != like->dtype || t.rank != like->rank || t.shape[0] != like->shape[0] ||
         (t.rank == 2 && t.shape[1] != like->shape[1]))
-        return pst_fail(PST_E_FORMAT, "%s: tensor \"%s\" is %s (%lld, %lld); expected %s (%lld, %lld)",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: tensor \"%s\" is %s of shape (%lld, %lld), expected %s of shape (%lld, %lld)",
                         ck->path, like->name, DTYPES[t.dtype], (long long)t.shape[0], (long long)t.shape[1],
                         DTYPES[like->dtype], (long long)like->shape[0],
                         (long long)(like->rank == 2 ? like->shape[1] : 1));
@@ -476,5 +483,9 @@ pst_rc pst_checkpoint_latest(const char *dir, char *path, size_t size, char *ski
             append_line(skipped, skipped_size, pst_error_text());
     }
     free(numbers);
-    return rc == PST_OK ? PST_OK : pst_fail(PST_E_STATE, "%s contains no usable checkpoint", dir);
+    return rc == PST_OK
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "%s contains no checkpoint that can be read: train again, or name another run",
+                          dir);
 }

@@ -90,7 +90,7 @@ static int named(struct reader *r, const char *path, const char *key, const char
     const int found = find(r->prices, name);
     pst_json_join(at, path, key);
     if (found < 0)
-        pst_json_error(r->doc, r->diag, at, "\"%s\" is not in \"%ss\"", name, key);
+        pst_json_error(r->doc, r->diag, at, "\"%s\" is not one of the names in \"%ss\"", name, key);
     return found;
 }
 
@@ -113,8 +113,8 @@ static void read_system(struct reader *r, json_t *entry, const char *path, const
     if (ssd != NULL)
         s->ssd = named(r, path, "ssd", ssd, pst_tpc_ssd_named);
     else if (s->ssds > 0)
-        pst_json_error(r->doc, r->diag, path, "the key \"ssd\" is missing: say which SSDs these %d are",
-                       s->ssds);
+        pst_json_error(r->doc, r->diag, path,
+                       "the key \"ssd\" is missing: it must name the model of these %d SSDs", s->ssds);
 }
 
 static void read_all(struct reader *r, json_t *root)

@@ -57,9 +57,10 @@ pst_rc pst_file_readv_at(int fd, struct iovec *piece, int pieces, uint64_t at, c
         if (got < 0)
             return pst_fail_errno("cannot read %s at byte %llu", path, (unsigned long long)at);
         if (got == 0)
-            return pst_fail(PST_E_FORMAT,
-                            "%s: unexpected end at byte %llu: the file was truncated while in use", path,
-                            (unsigned long long)at);
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s ends at byte %llu, earlier than expected: the file was truncated while it was in use",
+                path, (unsigned long long)at);
         at += (uint64_t)got;
         for (size_t left = (size_t)got; left > 0 && next < pieces;) {
             const size_t take = left < piece[next].iov_len ? left : piece[next].iov_len;

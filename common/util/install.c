@@ -32,7 +32,7 @@ pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX])
         dir = own;
     }
     if (snprintf(out, PST_PATH_MAX, "%s/%s", dir, name) >= PST_PATH_MAX)
-        return pst_fail(PST_E_LIMIT, "the path of the program directory is too long: %s", dir);
+        return pst_fail(PST_E_LIMIT, "the path of the directory of Penstock's programs is too long: %s", dir);
     return PST_OK;
 }
 

@@ -35,8 +35,8 @@ static pst_rc wait_for(const struct question *q, int fd)
         if (n > 0)
             return PST_OK;
         if (n == 0)
-            return pst_fail(PST_E_TIMEOUT, "%s %s: no answer within %d s", q->file, q->option,
-                            q->deadline_ms / 1000);
+            return pst_fail(PST_E_TIMEOUT, "%s %s: the program did not answer within %d s", q->file,
+                            q->option, q->deadline_ms / 1000);
         if (errno != EINTR)
             return pst_fail_errno("%s %s", q->file, q->option);
     }
@@ -55,7 +55,8 @@ static pst_rc read_answer(const struct question *q, int fd, char *text, size_t c
             return pst_fail_errno("%s %s", q->file, q->option);
         *len += n > 0 ? (size_t)n : 0;
     }
-    return pst_fail(PST_E_LIMIT, "%s %s: printed more than %zu bytes", q->file, q->option, cap);
+    return pst_fail(PST_E_LIMIT, "%s %s: the program printed more than %zu bytes, which is the limit",
+                    q->file, q->option, cap);
 }
 
 /* In the child: its own process group, so that what it starts can be ended with it. */
@@ -91,8 +92,8 @@ static pst_rc end(const struct question *q, pid_t pid, pst_rc rc)
     if (rc != PST_OK)
         return rc;
     if (WIFSIGNALED(status))
-        return pst_fail(PST_E_PEER, "%s %s died of signal %d (%s)", q->file, q->option, WTERMSIG(status),
-                        strsignal(WTERMSIG(status)));
+        return pst_fail(PST_E_PEER, "%s %s was killed by signal %d (%s)", q->file, q->option,
+                        WTERMSIG(status), strsignal(WTERMSIG(status)));
     if (WEXITSTATUS(status) != 0)
         return pst_fail(PST_E_PEER, "%s %s ended with status %d", q->file, q->option, WEXITSTATUS(status));
     return PST_OK;
@@ -136,6 +137,7 @@ pst_rc pst_subprocess_try(const char *what, void (*job)(const char *arg), const 
     size_t len = 0;
     pst_rc rc = ask(&q, text, sizeof text, &len);
     if (rc == PST_OK && len == 0)
-        rc = pst_fail(PST_E_PEER, "%s %s: the process exited with status 0 without an answer", what, arg);
+        rc = pst_fail(PST_E_PEER, "%s %s: the process exited with status 0, but returned no answer", what,
+                      arg);
     return rc;
 }

@@ -20,7 +20,9 @@ enum { TRIES = 500, NAP_NS = 2000000 };
 pst_rc pst_tempname(char *out, size_t size, const char *path, const char *mark)
 {
     const int n = snprintf(out, size, "%s%s%ld", path, mark, (long)getpid());
-    return n >= 0 && (size_t)n < size ? PST_OK : pst_fail(PST_E_ARG, "the path is too long: %.200s...", path);
+    return n >= 0 && (size_t)n < size
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "the path of a file to write is too long: %.200s...", path);
 }
 
 long pst_tempname_pid(const char *name, const char *of, const char *mark)

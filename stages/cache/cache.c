@@ -42,12 +42,11 @@ static pst_rc take_oldest(struct pst_stage *self, struct cache *c)
     c->entered--;
     c->credited = false;
     if (sample.batch != c->credit.batch || sample.micro != c->credit.micro)
-        return pst_fail(
-            PST_E_STATE,
-            "a free slot came for micro-batch %u of batch %llu, but the oldest sample is micro-batch "
-            "%u of batch %llu",
-            c->credit.micro, (unsigned long long)c->credit.batch, sample.micro,
-            (unsigned long long)sample.batch);
+        return pst_fail(PST_E_STATE,
+                        "the runtime gave a free slot for micro-batch %u of batch %llu, but the oldest "
+                        "waiting sample is micro-batch %u of batch %llu: this is a fault of Penstock",
+                        c->credit.micro, (unsigned long long)c->credit.batch, sample.micro,
+                        (unsigned long long)sample.batch);
     const pst_rc rc = pst_cache_stage_ask(self, c, &sample);
     return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample.batch, sample.micro);
 }
@@ -71,8 +70,10 @@ static pst_rc take_sample(struct cache *c, const struct pst_frame *frame)
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
     if (c->nwaiting == c->nwaiting_max || frame->nrefs != 1)
-        return pst_fail(PST_E_PEER, "batch %llu came with %u slots while %u samples wait",
-                        (unsigned long long)frame->batch, frame->nrefs, c->nwaiting);
+        return pst_fail(PST_E_PEER,
+                        "batch %llu came with %u slots while %u samples wait; expected one slot, and at most "
+                        "%u waiting samples",
+                        (unsigned long long)frame->batch, frame->nrefs, c->nwaiting, c->nwaiting_max);
     c->waiting[(c->first + c->nwaiting++) % c->nwaiting_max] = *frame;
     c->count.waiting_max = c->nwaiting > c->count.waiting_max ? c->nwaiting : c->count.waiting_max;
     return PST_OK;

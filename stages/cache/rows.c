@@ -27,12 +27,12 @@ static pst_rc read_sample(struct pst_stage *self, const struct cache *c, const s
         const int32_t *indptr = pst_minibatch_at(*slot, mb->indptr_at[h]);
         fits = indptr[mb->n[h]] >= 0 && indptr[mb->n[h]] <= most->edges[h];
     }
-    return fits ? PST_OK
-                : pst_fail(
-                      PST_E_PEER,
-                      "the sample has more vertices or edges than a slot of rows holds, or it is another "
-                      "batch's, or has requests: is the input sample linked to a sampler's output sample, "
-                      "with the same plan and margin?");
+    return fits
+               ? PST_OK
+               : pst_fail(PST_E_PEER,
+                          "the sample does not fit this stage: it is too large, or has another number of "
+                          "hops, or belongs to another batch, or has disk requests: link the input sample to "
+                          "the output sample of a sampler, and give both stages the same plan and margin");
 }
 
 /* Splits the vertices: buffer_at and buffer_row get those in the constant buffer; rest and rest_at the
@@ -61,7 +61,9 @@ pst_rc pst_cache_stage_enter(struct pst_stage *self, struct cache *c, const stru
     const int64_t *ids = pst_minibatch_at(slot, mb.vertices_at), n = mb.n[mb.hops];
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= c->ds.vertices)
-            return pst_fail(PST_E_PEER, "batch %llu has vertex %lld, but the graph has %lld vertices",
+            return pst_fail(PST_E_PEER,
+                            "batch %llu contains vertex %lld, but the graph has only %lld vertices: do all "
+                            "stages use the same dataset?",
                             (unsigned long long)sample->batch, (long long)ids[i], (long long)c->ds.vertices);
     const double begin = pst_now();
     int64_t buffered = 0;
@@ -116,7 +118,8 @@ static pst_rc copy_sample(const struct cache *c, const struct pst_minibatch *fro
         memcpy(indptr, pst_minibatch_at(from, mb->indptr_at[h]), ((size_t)mb->n[h] + 1) * sizeof *indptr);
         const int64_t edges = indptr[mb->n[h]];
         if (edges < 0 || edges > l->size.edges[h])
-            return pst_fail(PST_E_PEER, "the sample changed while it was copied");
+            return pst_fail(PST_E_PEER, "the sample changed while this stage copied it: a stage must not "
+                                        "change a slot after it has sent it");
         memcpy(slot + l->indices_at[h], pst_minibatch_at(from, mb->indices_at[h]),
                (size_t)edges * sizeof(int32_t));
     }
@@ -212,11 +215,10 @@ pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struc
     if (slot == NULL)
         return PST_E_STATE;
     if (c->asked == 0 || job->batch != frame->batch || job->micro != frame->micro)
-        return pst_fail(
-            PST_E_PEER,
-            "micro-batch %u of batch %llu came from the disk stage, but it is not the oldest that was "
-            "sent there",
-            frame->micro, (unsigned long long)frame->batch);
+        return pst_fail(PST_E_PEER,
+                        "micro-batch %u of batch %llu came back from the disk stage, but it is not the "
+                        "oldest one that was sent there: link only a disk stage between these two ports",
+                        frame->micro, (unsigned long long)frame->batch);
     const uint64_t stride = c->layout.stride_bytes;
     char *features = slot + c->layout.features_at;
     const double begin = pst_now();

@@ -43,10 +43,14 @@ static pst_rc check_plan(const struct cache *c, const char *path)
 {
     const struct pst_plan_key *key = &c->plan.key;
     if (strcmp(key->dataset, c->ds.digest) != 0)
-        return pst_fail(PST_E_ARG, "the plan %s was made for another dataset than %s", path, c->ds.dir);
+        return pst_fail(PST_E_ARG, "the plan %s was made for another dataset than %s: make a new plan", path,
+                        c->ds.dir);
     const bool same = (size_t)key->hops == c->fanout.count &&
                       memcmp(key->fanout, c->fanout.value, c->fanout.count * sizeof *key->fanout) == 0;
-    return same ? PST_OK : pst_fail(PST_E_ARG, "the plan %s was made for another fanout", path);
+    return same ? PST_OK
+                : pst_fail(PST_E_ARG,
+                           "the plan %s was made for another fanout: make a new plan, or restore the fanout",
+                           path);
 }
 
 pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)

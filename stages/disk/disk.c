@@ -77,11 +77,10 @@ static pst_rc add_arrays(const struct pst_stage *self, struct disk *d)
     pst_rc rc = PST_OK;
     const char *at = d->arrays;
     if (*at != '\0' && pst_disk_on_drives(&d->config))
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "arrays is \"%s\", but they are files, and with \"drives\" the backend %s moves only what "
-            "`penstock store` wrote; choose another backend",
-            d->arrays, d->config.backend);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "arrays is \"%s\", but with \"drives\" the backend %s reads only what `penstock "
+                        "store` wrote to the drives, not these files; choose another backend",
+                        d->arrays, d->config.backend);
     for (int n = 0; *at != '\0' && rc == PST_OK; n++, at += *at == ',') {
         const size_t length = strcspn(at, ",");
         if (n == ARRAYS_MAX || length == 0 || length >= PST_NAME_MAX || memchr(at, '/', length))

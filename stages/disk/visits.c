@@ -151,7 +151,10 @@ static pst_rc take_part(struct pst_stage *self, struct disk *d, struct visit *v,
     if (!is_gated(d, v->pair))
         return pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
     if (v->parts == PARTS_MAX)
-        return pst_fail(PST_E_PEER, "more than %d parts announce requests", PARTS_MAX);
+        return pst_fail(PST_E_PEER,
+                        "a batch has more than %d parts with disk requests: a stage must send its requests "
+                        "in fewer parts",
+                        PARTS_MAX);
     v->part[v->parts].at = frame->arg[0];
     v->part[v->parts++].n = frame->arg[1];
     return PST_OK;
@@ -164,10 +167,10 @@ pst_rc pst_disk_stage_accept(struct pst_stage *self, struct disk *d, enum pair p
         return pst_send(self, d->out[pair], frame);
     struct visit *v = visit_of(d, pair, frame);
     if (v == NULL || v->whole || v->frame.batch != frame->batch || v->frame.micro != frame->micro)
-        return pst_fail(
-            PST_E_PEER,
-            "slot %u arrived with batch %llu, micro-batch %u, part %u while it still held another batch",
-            frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
+        return pst_fail(PST_E_PEER,
+                        "slot %u arrived with batch %llu, micro-batch %u, part %u, but this stage has not "
+                        "sent on the batch that came before in that slot",
+                        frame->refs[0].slot, (unsigned long long)frame->batch, frame->micro, frame->part);
     const pst_rc rc = frame->arg[1] > 0 ? take_part(self, d, v, frame) : PST_OK;
     if (frame->flags & PST_LAST_PART) {
         v->whole = true;

@@ -83,8 +83,8 @@ static pst_rc choose_source(struct pst_stage *self, struct planner *p)
                         p->hotness_file, pst_hotness_source_name(p->hotness));
     if (p->hotness == PST_HOTNESS_ANALYTIC && a->keep_probability == NULL)
         return pst_fail(PST_E_ARG,
-                        "hotness is \"analytic\", but the sampling algorithm %s has no formula for it (no "
-                        "function keep_probability); set hotness to \"presample\"",
+                        "hotness is \"analytic\", but the sampling algorithm %s has no function "
+                        "keep_probability, which this needs: set hotness to \"presample\"",
                         a->name);
     if (p->hotness == PST_HOTNESS_AUTO && a->keep_probability == NULL)
         pst_log(
@@ -138,14 +138,13 @@ static pst_rc choose_policy(struct planner *p)
             PST_E_ARG, "the policy places lists of neighbours, but topology is not \"ssd\", so all lists are "
                        "in memory; set policy to \"rows\" or \"auto\"");
     if (p->cost == (enum tiers_cost)(COSTS + PST_PLACEMENT_EXACT) && !uniform)
-        return pst_fail(
-            PST_E_ARG,
-            "the cost \"exact\" knows what the sampling algorithm uniform reads, not %s; set cost "
-            "to \"access\"",
-            algorithm);
+        return pst_fail(PST_E_ARG,
+                        "the cost \"exact\" works only for the sampling algorithm uniform, but this is %s: "
+                        "set cost to \"access\"",
+                        algorithm);
     if (p->cls & (p->cls - 1))
-        return pst_fail(PST_E_ARG, "cls: expected a power of two from 16 to %d, found %lld", PST_SECTOR,
-                        (long long)p->cls);
+        return pst_fail(PST_E_ARG, "the parameter cls is %lld; expected a power of two from 16 to %d",
+                        (long long)p->cls, PST_SECTOR);
     static const char *const costs[] = {"paper", "access", "exact"};
     const enum pst_placement_policy policy = (enum pst_placement_policy)(p->policy - PLACED);
     int at = snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "%s by cost %s of %lld bytes",
@@ -401,7 +400,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_rc rc;
     if (reuse[0] != '\0') {
         if (realpath(reuse, path) == NULL)
-            return pst_fail_errno("reuse: cannot find the plan %s", reuse);
+            return pst_fail_errno("the parameter reuse: cannot find the plan %s", reuse);
         rc = reuse_plan(p, path);
     } else {
         rc = make_plan(self, p, path, sizeof path);

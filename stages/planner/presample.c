@@ -91,10 +91,10 @@ pst_rc pst_presample_grow(struct pst_presample *ps)
     int64_t vertices = pst_max_i64(FIRST_VERTICES, 2 * ps->vertices_max);
     int64_t edges = pst_max_i64(4 * FIRST_VERTICES, 2 * ps->edges_max);
     if (ps->vertices_max >= most && ps->edges_max >= most_edges)
-        return pst_fail(
-            PST_E_LIMIT,
-            "the sampling algorithm returned more than its limit of %lld vertices and %lld edges per hop",
-            (long long)most, (long long)most_edges);
+        return pst_fail(PST_E_LIMIT,
+                        "the sampling algorithm drew more than the %lld vertices and %lld edges per hop that "
+                        "its own limits announce: correct the algorithm",
+                        (long long)most, (long long)most_edges);
     return make_scratch(ps, pst_min_i64(vertices, most), pst_min_i64(edges, most_edges));
 }
 
@@ -207,7 +207,7 @@ static pst_rc draw_batches(struct pst_presample *ps, uint64_t number, uint64_t o
         if (rc == PST_OK)
             rc = each(ps, &found, ps->vertices, to);
         if (rc != PST_OK)
-            return pst_wrap(rc, "pre-sampling batch %llu", (unsigned long long)b);
+            return pst_wrap(rc, "cannot pre-sample batch %llu", (unsigned long long)b);
     }
     return PST_OK;
 }
@@ -274,7 +274,7 @@ pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t
     struct prediction p = {.cached = cached};
     const pst_rc rc = draw_batches(ps, probes, batches, false, predict_batch, &p);
     *hit_rate = p.lookups > 0 ? fmin(1, p.hits / p.lookups) : 0;
-    return rc == PST_OK ? rc : pst_wrap(rc, "predicting the cache's hit rate");
+    return rc == PST_OK ? rc : pst_wrap(rc, "cannot predict the cache's hit rate");
 }
 
 pst_rc pst_presample_report(const struct pst_presample *ps, struct pst_stage *self)

@@ -226,7 +226,8 @@ static pst_rc pick(struct pst_presample *ps, struct batch *b)
             return rc;
         rc = room < most ? PST_OK
                          : pst_fail(PST_E_FORMAT,
-                                    "the sampling algorithm %s returned more than its limit of %lld edges",
+                                    "the sampling algorithm %s drew more than the %lld edges per hop that "
+                                    "its own limit announces: correct the algorithm",
                                     a->algorithm->name, (long long)most);
         room = pst_min_i64(2 * room, most);
     }
@@ -378,7 +379,7 @@ pst_rc pst_presample_waves_run(struct pst_presample *ps, uint64_t count, uint64_
         while ((rc = draw_wave(ps, i, n, count, of)) == PST_E_LIMIT)
             n = n / 2 > 1 ? n / 2 : 1;
         if (rc != PST_OK)
-            rc = pst_wrap(rc, "pre-sampling batches %llu to %llu", (unsigned long long)(i * of / count),
+            rc = pst_wrap(rc, "cannot pre-sample batches %llu to %llu", (unsigned long long)(i * of / count),
                           (unsigned long long)((i + n - 1) * of / count));
         for (uint64_t k = 0; k < n && rc == PST_OK; k++)
             rc = each(ps, &w->batches[k].found, w->batches[k].vertices, to);

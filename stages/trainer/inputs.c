@@ -42,8 +42,8 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
     struct pst_inputs_waiting *w = queue_of(in, event->port);
     if (w->n == w->room)
         return pst_fail(PST_E_PEER,
-                        "batch %" PRIu64
-                        ": %u frames wait for frames of the other input, and the route has no free slots",
+                        "batch %" PRIu64 ": %u frames of this input wait for frames of the other input, "
+                                         "which is the limit: link both inputs to the same sampler",
                         event->frame->batch, w->n);
     w->frame[(w->first + w->n++) % w->room] = *event->frame;
     return PST_OK;
@@ -70,7 +70,7 @@ pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bo
                : pst_fail(PST_E_PEER,
                           "batch %" PRIu64
                           ", micro-batch %u, arrived together with the cached rows of batch %" PRIu64
-                          ", micro-batch %u",
+                          ", micro-batch %u: link both inputs to the same sampler",
                           given->frame.batch, given->frame.micro, given->cached.batch, given->cached.micro);
 }
 
@@ -174,8 +174,8 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
     }
     return all ? PST_OK
                : pst_fail(PST_E_PEER,
-                          "one of the batch's arrays overlaps the features, or it has more rows than a slot "
-                          "of cached rows holds (%" PRIu64
-                          " bytes): is the input cached linked to the sampler of these batches?",
+                          "an array of the batch overlaps the features, or the batch has more cached rows "
+                          "than its slot for them holds (%" PRIu64
+                          " bytes): link the input cached to the sampler of these batches",
                           g->rows_bytes);
 }

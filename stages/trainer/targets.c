@@ -82,12 +82,15 @@ static const void *sent(const struct pst_trainer_targets *t, const struct pst_tr
 static pst_rc check(const struct pst_trainer_targets *t, const int64_t *vertices, int64_t n)
 {
     if (n > t->most)
-        return pst_fail(PST_E_PEER, "the minibatch has %" PRId64 " vertices; expected at most %" PRId64, n,
-                        t->most);
+        return pst_fail(PST_E_PEER,
+                        "the minibatch has %" PRId64 " vertices; expected at most %" PRId64
+                        ", the number for which the trainer was sized",
+                        n, t->most);
     for (int64_t i = 0; i < n; i++)
         if (vertices[i] < 0 || vertices[i] >= t->ds->vertices)
             return pst_fail(PST_E_PEER,
-                            "the minibatch has vertex %" PRId64 ", but the graph has %" PRId64 " vertices",
+                            "the minibatch contains vertex %" PRId64 ", but the graph has only %" PRId64
+                            " vertices: use the same dataset for all stages",
                             vertices[i], t->ds->vertices);
     return PST_OK;
 }

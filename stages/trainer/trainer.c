@@ -200,20 +200,23 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb, const void *slot)
 {
     if (mb->feature_dim != t->ds.feature_dim || mb->feature_dtype != (uint32_t)t->ds.features.dtype)
-        return pst_fail(
-            PST_E_PEER,
-            "the minibatch's rows have %u columns of type %u, but the dataset's have %" PRId64 " of type %u",
-            mb->feature_dim, mb->feature_dtype, t->ds.feature_dim, (unsigned)t->ds.features.dtype);
+        return pst_fail(PST_E_PEER,
+                        "the feature rows of the minibatch have %u columns (type %u), but those of the "
+                        "dataset have %" PRId64 " columns (type %u): use the same dataset for all stages",
+                        mb->feature_dim, mb->feature_dtype, t->ds.feature_dim,
+                        (unsigned)t->ds.features.dtype);
     if (mb->stride_bytes % sizeof(pst_real) != 0)
         return pst_fail(PST_E_PEER,
-                        "the minibatch's rows are %" PRIu64 " bytes apart, which is not a multiple of %zu",
+                        "the feature rows of the minibatch are %" PRIu64
+                        " bytes apart; expected a multiple of %zu bytes",
                         mb->stride_bytes, sizeof(pst_real));
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
     for (int64_t i = 0; i < mb->n[0] && !t->config.multilabel; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER,
-                            "seed %" PRId64 " has label %d, but there are only %" PRId64 " classes", i,
-                            labels[i], t->ds.classes);
+                            "the label of seed %" PRId64 " is %d, but the dataset has only %" PRId64
+                            " classes",
+                            i, labels[i], t->ds.classes);
     return PST_OK;
 }
 
@@ -305,8 +308,8 @@ static pst_rc take_minibatch(struct pst_stage *self, struct trainer *t, struct p
         return rc;
     if (mb->batch != g->frame.batch || mb->batch % mb->batches_in_epoch != mb->batch_in_epoch)
         return pst_fail(PST_E_PEER,
-                        "the minibatch's header does not match its frame: it says batch %" PRIu64
-                        ", number %" PRIu64 " of %" PRIu64 " in its epoch",
+                        "the header of the minibatch does not match the frame that brought it: the header "
+                        "says batch %" PRIu64 ", batch_in_epoch %" PRIu64 " of %" PRIu64,
                         mb->batch, mb->batch_in_epoch, mb->batches_in_epoch);
     const pst_rc served = pst_minibatch_check_served(mb);
     if (served != PST_OK)
@@ -322,8 +325,10 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
 {
     const struct pst_frame *frame = &g->frame;
     if (frame->batch != t->now.next_batch)
-        return pst_fail(PST_E_PEER, "batch %" PRIu64 " arrived, expected batch %" PRIu64, frame->batch,
-                        t->now.next_batch);
+        return pst_fail(PST_E_PEER,
+                        "batch %" PRIu64 " arrived; expected batch %" PRIu64
+                        ": a stage before the trainer left a batch out, or changed the order",
+                        frame->batch, t->now.next_batch);
     bool last = frame->flags & PST_LAST_MICRO;
     const double begin = pst_now();
     pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : PST_OK;

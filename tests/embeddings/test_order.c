@@ -133,10 +133,10 @@ static void wrong_numbers_are_told(void **unused)
         enum pst_order_kind kind;
         int partitions, buffer;
         const char *told;
-    } wrong[] = {{PST_ORDER_BETA, 0, 2, "0 partitions; expected 1 to 256"},
-                 {PST_ORDER_BETA, 257, 2, "257 partitions; expected 1 to 256"},
-                 {PST_ORDER_BETA, 8, 9, "a buffer of 9 partitions; expected 2 to 8"},
-                 {PST_ORDER_AUTO, 8, 1, "a buffer of 1 partitions; expected 2 to 8"},
+    } wrong[] = {{PST_ORDER_BETA, 0, 2, "partitions is 0; expected 1 to 256"},
+                 {PST_ORDER_BETA, 257, 2, "partitions is 257; expected 1 to 256"},
+                 {PST_ORDER_BETA, 8, 9, "the buffer holds 9 partitions; expected 2 to 8"},
+                 {PST_ORDER_AUTO, 8, 1, "the buffer holds 1 partitions; expected 2 to 8"},
                  {PST_ORDER_LEGEND, 8, 4, "buffer of 3 partitions; found 4"},
                  {PST_ORDER_COVER, 8, 4, "4, 16, 64 or 256 partitions"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -101,7 +101,7 @@ static void wrong_numbers_are_told(void **unused)
     (void)unused;
     struct pst_parts p;
     assert_int_equal(pst_parts_init(&p, 10, 11, PST_PARTS_RANDOM, 0), PST_E_ARG);
-    assert_non_null(strstr(pst_error_text(), "11 partitions of 10 vertices: expected 1 to 10"));
+    assert_non_null(strstr(pst_error_text(), "11 partitions of 10 vertices; expected 1 to 10"));
     assert_int_equal(pst_parts_init(&p, 1000, 257, PST_PARTS_RANDOM, 0), PST_E_ARG);
     assert_non_null(strstr(pst_error_text(), "expected 1 to 256"));
     assert_int_equal(pst_parts_init(&p, 10, 0, PST_PARTS_RANDOM, 0), PST_E_ARG);

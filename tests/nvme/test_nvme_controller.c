@@ -294,7 +294,7 @@ static void refused_with_a_reason(void **state)
         const char *why;
     } cases[] = {
         {few_entries, PST_E_UNSUPPORTED,
-         "supports queues of at most 1 entries (CAP.MQES); expected at least"},
+         "supports queues of at most 1 entries (CAP.MQES), but Penstock needs at least"},
         {large_pages, PST_E_UNSUPPORTED, "65536 bytes (CAP.MPSMIN)"},
         {wide_stride, PST_E_UNSUPPORTED, "stride of 131072"},
         {no_nvm, PST_E_UNSUPPORTED, "CAP.CSS"},
@@ -303,8 +303,9 @@ static void refused_with_a_reason(void **state)
         {fails, PST_E_IO, "CSTS.CFS"},
         {small_entries, PST_E_UNSUPPORTED, "submission entries of 2^5"},
         {no_io, PST_E_UNSUPPORTED, "expected type 1, an I/O controller"},
-        {wrong_id, PST_E_IO, "which is not in flight"},
-        {silent, PST_E_TIMEOUT, "Identify: stub: queue 0 did not answer within 300 ms"},
+        {wrong_id, PST_E_IO, "no such command is in flight"},
+        {silent, PST_E_TIMEOUT,
+         "Identify: stub: the controller did not answer a command in queue 0 within 300 ms"},
         {refuses_identify, PST_E_IO, "Identify (opcode 0x06): internal error (0x06)"},
         {refuses_queues, PST_E_IO, "Create I/O Submission Queue"},
         {silent_on_queues, PST_E_TIMEOUT, "Create I/O Completion Queue"},
@@ -456,7 +457,7 @@ static void commands_that_are_never_answered(void **state)
         assert_false(aborted);
     }
     assert_int_equal(rc, PST_E_IO);
-    assert_non_null(strstr(pst_error_text(), "full of commands that were never answered"));
+    assert_non_null(strstr(pst_error_text(), "full of commands that the controller has not answered"));
     assert_int_equal(tries, 16);
     s->silent_on = NEVER;
     assert_int_equal(pst_nvme_reset(&c), PST_OK);

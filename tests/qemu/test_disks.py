@@ -132,7 +132,7 @@ def bound_and_released():
 @test
 def stored_behind_a_signature():
     for name, text in (("store-unasked", "was not written by Penstock: to overwrite it"),
-                       ("store-wrong", "this is not its serial number; nothing was written"), ("store-mounted", "/dev/nvme0n2 is in use")):
+                       ("store-wrong", "what was typed is not the serial number of this drive; nothing was written"), ("store-mounted", "/dev/nvme0n2 is in use")):
         assert STEPS[name].status == 2 and text in STEPS[name].out, STEPS[name]
     assert "Type its serial number" in STEPS["store"].out and "stripe 0 of 1, 500 rows" in STEPS["store"].out, STEPS["store"]
     assert STEPS["store-again"].status == 0, STEPS["store-again"]

@@ -142,7 +142,7 @@ def a_row_that_cannot_be_read():
 @test
 def refused_with_reason_and_command():
     for name, *texts in (("unbound", "bound to the driver nvme; expected vfio-pci", f"penstock disks --bind {FIRST}"),
-                         ("swapped", "is stripe 1 of 2; expected stripe 0 of 2")):
+                         ("swapped", "is drive 1 of 2 of its dataset; expected drive 0 of 2")):
         step = STEPS[name]
         assert step.status in (1, 2) and all(t in step.out for t in texts), step
 

@@ -103,7 +103,7 @@ static void damage_is_named(void **state)
     fclose(file);
     pst_dataset_close(&ds);
     assert_int_equal(plan("cuda:0", "damaged", set, 2), PST_E_FORMAT);
-    if (!strstr(pst_error_text(), "pre-sampling batch 0") || !strstr(pst_error_text(), "verify"))
+    if (!strstr(pst_error_text(), "cannot pre-sample batch 0") || !strstr(pst_error_text(), "verify"))
         fail_msg("%s", pst_error_text());
 }
 

@@ -202,7 +202,7 @@ static void whole_batches_are_cut_on_cpus(void **state)
                 number_after(host.reports, "\"micro_batches\": ") >
                     number_after(host.reports, "\"batches\": "));
     assert_int_equal(run(&host, "cuda:0", &half), PST_E_LIMIT);
-    if (!strstr(pst_error_text(), "cannot split it") || !strstr(pst_error_text(), "set margin"))
+    if (!strstr(pst_error_text(), "cannot split it") || !strstr(pst_error_text(), "set the parameter margin"))
         fail_msg("%s", pst_error_text());
 }
 
@@ -299,7 +299,7 @@ static void damage_is_named(void **state)
     pst_dataset_close(&ds);
     assert_int_equal(run(&gpu, "cuda:0", &(struct choice){"[-1]", "false", "0", 0, "1", NULL, NULL}),
                      PST_E_FORMAT);
-    if (!strstr(pst_error_text(), "sampling batch 0") || !strstr(pst_error_text(), "verify"))
+    if (!strstr(pst_error_text(), "cannot sample batch 0") || !strstr(pst_error_text(), "verify"))
         fail_msg("%s", pst_error_text());
 }
 

@@ -134,11 +134,11 @@ static void spoil_served(struct pst_minibatch *mb)
 static void test_refusals(void **state)
 {
     (void)state;
-    expect_refusal(1, "batch 1 arrived, expected batch 0", NULL);
+    expect_refusal(1, "batch 1 arrived; expected batch 0", NULL);
     expect_refusal(0, "batch 0", spoil_magic);
-    expect_refusal(0, "label 4", spoil_label);
+    expect_refusal(0, "is 4, but the dataset has only", spoil_label);
     expect_refusal(0, "columns", spoil_dim);
-    expect_refusal(0, "of 3 in its epoch", spoil_number);
+    expect_refusal(0, "batch_in_epoch ", spoil_number);
     expect_refusal(0, "epoch 0 (its batch 0): the loss is", spoil_feature);
     expect_refusal(0, "1 hops, but the model has 2 layers: both numbers must be equal", spoil_hops);
     expect_refusal(0, "1 of 2 requested feature rows were never read: put", spoil_served);

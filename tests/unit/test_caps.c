@@ -167,8 +167,8 @@ static void test_descriptions(void **state)
     memcpy(ports, good_ports, sizeof good_ports);                                                            \
     change;                                                                                                  \
     refused(&d, why)
-    PORTS_REFUSED(ports[1].name = "in", "invalid or");
-    PORTS_REFUSED(ports[1].name = "../x", "invalid or");
+    PORTS_REFUSED(ports[1].name = "in", "is invalid, or another port has it");
+    PORTS_REFUSED(ports[1].name = "../x", "is invalid, or another port has it");
     PORTS_REFUSED(ports[1].type = NULL, "must have type, memory and help");
     PORTS_REFUSED(ports[1].forwards = "out", "which is not an input");
     PORTS_REFUSED(ports[1].forwards = "in,nothing", "forwards the slots of nothing");
@@ -179,7 +179,7 @@ static void test_descriptions(void **state)
     PORTS_REFUSED(ports[0].whole_if = "n=1 and ", "whole_if: \"n=1 and \" is not");
     PORTS_REFUSED(ports[0].requests = PST_REQUESTS_MAKES, "requests: only an output");
     PORTS_REFUSED(ports[1].requests = PST_REQUESTS_SERVES, "requests: only an input");
-    PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: 9 is not a valid value");
+    PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: found the value 9");
     PORTS_REFUSED(ports[0].hold_param = "m", "the stage has no integer parameter m");
     for (int i = 0; i <= PST_PORTS_MAX; i++)
         ports[i] = good_ports[0];
@@ -191,7 +191,7 @@ static void test_descriptions(void **state)
     memcpy(params, good_params, sizeof good_params);                                                         \
     change;                                                                                                  \
     refused(&d, why)
-    PARAMS_REFUSED(params[1] = params[0], "invalid or");
+    PARAMS_REFUSED(params[1] = params[0], "another parameter has its name");
     PARAMS_REFUSED(params[0].help = NULL, "no help");
     PARAMS_REFUSED(params[0].def = "10", "parameter n: its default is not valid");
     PARAMS_REFUSED(params[0].def = "{", "parameter n: its default is not valid");
@@ -204,7 +204,7 @@ static void test_descriptions(void **state)
         "only an int or bytes parameter can be automatic");
     PARAMS_REFUSED(params[0].needed_if = "n=1", "only a string parameter can have needed_if");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
-    PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "has an invalid type, or no choices");
+    PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "has an invalid type, or its type is a choice");
 }
 
 enum colour { RED, GREEN, BLUE };
@@ -269,19 +269,19 @@ static void test_binding(void **state)
     change;                                                                                                  \
     refused(&d, why)
     INTO_REFUSED(0, one[0].into.kind = PST_INTO_I32,
-                 "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
     INTO_REFUSED(1, one[0].choices = "a|b|c",
-                 "the type of the struct member that stores it, or its range, does not");
-    INTO_REFUSED(2, one[0].max = 3e9, "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
+    INTO_REFUSED(2, one[0].max = 3e9, "the struct member that stores this parameter has another type");
     INTO_REFUSED(2, one[0].min = one[0].max = 0,
-                 "the type of the struct member that stores it, or its range, does not");
-    INTO_REFUSED(3, one[0].min = -1, "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
+    INTO_REFUSED(3, one[0].min = -1, "the struct member that stores this parameter has another type");
     INTO_REFUSED(5, one[0].into.kind = PST_INTO_F64,
-                 "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
     INTO_REFUSED(6, one[0].into.kind = PST_INTO_I64,
-                 "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
     INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1,
-                 "the type of the struct member that stores it, or its range, does not");
+                 "the struct member that stores this parameter has another type");
     INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4,
                  "would be stored outside the stage's state, which has");
 }

@@ -273,7 +273,7 @@ static void test_damage(void **state)
         const pst_rc rc = finish(n);
         assert_int_equal(rc, PST_E_FORMAT);
         assert_error_has(files[round % 2]);
-        if (strstr(pst_error_text(), "the file was truncated while in use") ==
+        if (strstr(pst_error_text(), "the file was truncated while it was in use") ==
             NULL) /* or zeros, where more was written behind */
             assert_error_has("differs from what was written");
         pst_names_free(n);

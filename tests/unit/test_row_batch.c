@@ -119,7 +119,7 @@ static void damage_is_refused(void **state)
         change;                                                                                              \
         if (pst_row_batch_read(slot.bytes, SLOT_BYTES, &got) != PST_E_FORMAT)                                \
             fail_msg("not refused: %s", #change);                                                            \
-        assert_non_null(strstr(pst_error_text(), "not a batch with rows"));                                  \
+        assert_non_null(strstr(pst_error_text(), "not a batch of edges with embeddings"));                   \
     } while (0);
     CORRUPTIONS(TRY)
     assert_int_equal(pst_row_batch_read(slot.bytes, 16, &got), PST_E_FORMAT);

@@ -55,7 +55,7 @@ static void test_writer_counts(void **state)
     assert_int_equal(pst_array_writer_init(&w, in_scratch("short.npy"), PST_I32, 1, shape), PST_OK);
     assert_int_equal(pst_array_write(&w, four, 12), PST_OK);
     assert_int_equal(pst_array_writer_finish(&w, &sum), PST_E_STATE);
-    assert_error_has("expected 16 bytes of data, found 12");
+    assert_error_has("needs 16 bytes of data, but 12 were written");
     assert_int_equal(pst_array_write(&w, four, 8), PST_E_STATE);
     pst_array_writer_release(&w);
     assert_int_equal(pst_array_writer_init(&w, in_scratch("short.npy"), PST_I32, 1, shape), PST_E_IO);
@@ -103,7 +103,7 @@ static const struct header_row headers[] = {
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 1, -1, 23, "truncated"},
     {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 1, -1, 25, "found 25"},
     {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", 1, -1, 24, "fortran_order"},
-    {"{'descr': '>f4', 'fortran_order': False, 'shape': (6,), }", 1, -1, 24, "big endian"},
+    {"{'descr': '>f4', 'fortran_order': False, 'shape': (6,), }", 1, -1, 24, "big-endian"},
     {"{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", 1, -1, 24, "Python objects"},
     {"{'descr': '<U5', 'fortran_order': False, 'shape': (3,), }", 1, -1, 60, "'<U5'"},
     {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }", 1, -1, 24, "'<c8'"},

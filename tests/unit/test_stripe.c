@@ -219,8 +219,8 @@ static void only_the_right_stripe_matches(void **state)
     assert_non_null(strstr(pst_error_text(), "does not hold rows of a dataset (`penstock store"));
     pst_stripe_encode(&s, block);
     assert_int_equal(pst_stripe_match(block, &ds, 2, 5, "drive 7", &out), PST_OK);
-    expect_mismatch(&s, 1, 5, "is stripe 2 of 5; expected stripe 1 of 5");
-    expect_mismatch(&s, 2, 4, "expected stripe 2 of 4");
+    expect_mismatch(&s, 1, 5, "is drive 2 of 5 of its dataset; expected drive 1 of 5");
+    expect_mismatch(&s, 2, 4, "expected drive 2 of 4");
     s.digest[0] = 'f';
     expect_mismatch(&s, 2, 5, "holds rows of papers, digest f123");
     s = example();
@@ -231,7 +231,8 @@ static void only_the_right_stripe_matches(void **state)
     assert_int_equal(pst_stripe_match(block, &ds, 2, 5, "drive 7", &out), PST_OK);
     assert_int_equal(pst_stripe_need_topology(&out, &ds, "drive 7"), PST_OK);
     assert_int_equal(pst_stripe_place_topology(&s, INDICES_BYTES * 2, 512), PST_OK);
-    expect_mismatch(&s, 2, 5, "has a topology of 8032 + 400168 bytes; expected 8032 + 200084");
+    expect_mismatch(&s, 2, 5,
+                    "has 8032 bytes of indptr and 400168 bytes of indices; expected 8032 and 200084");
 }
 
 /* Every single bit flipped in what counts, and values that would overflow whoever trusted them. */

@@ -162,7 +162,7 @@ static void test_price_mistakes(void **state)
         {"{\"g\": {\"usd\": 100, \"tflops\": 10, \"pcie_bytes_per_s\": 1e9}}", "{}",
          ":2: gpus: ", "at least one GPU"},
         {"}}}\n", "}}, \"systems\": {\"x\": {\"gpu\": \"q\"}}}\n",
-         ":3: systems.x.gpu: ", "\"q\" is not in \"gpus\""},
+         ":3: systems.x.gpu: ", "\"q\" is not one of the names in \"gpus\""},
         {"}}}\n", "}}, \"systems\": {\"x\": {\"gpu\": \"g\", \"ssds\": 2}}}\n",
          ":3: systems.x: ", "the key \"ssd\" is missing"},
         {"}}}\n", "}}, \"systems\": {\"x\": {\"gpu\": \"g\", \"machines\": 0}}}\n",

@@ -17,7 +17,7 @@ def same_as_a_run(size, data, found):
         args = settings(params_batch=size.batch, params_fanout=list(size.fanout), planner__cpu_cache_percent=10, planner__hotness=source)
         cache = run(data, "--seed", SEED, *args, pipeline=sampling)["cache"]
         if (cache["lookups"], cache["hits"]) != (found["first_epoch"]["lookups"], found["first_epoch"][source]):
-            raise Unsound(f"a run with hotness {source} hit {cache['hits']} of {cache['lookups']} rows, not as here: {found['first_epoch']}")
+            raise Unsound(f"a run with hotness {source} had {cache['hits']} hits in {cache['lookups']} lookups; expected what this program counted: {found['first_epoch']}")
 
 
 def hotness(size):
@@ -34,6 +34,6 @@ def hotness(size):
             print(f"    {100 * float(share):4.0f} %  {hits['best'] / found['lookups']:6.3f}                "
                   + "  ".join(f"{r:10.3f}" for r in ratios.values()), flush=True)
             if size.judge and ratios["analytic"] < TARGET:
-                raise Unsound(f"{label}, {share} of the rows: analytic gets {ratios['analytic']:.3f} of the best, target {TARGET}")
+                raise Unsound(f"{label}, {share} of the rows cached: analytic hotness has {ratios['analytic']:.3f} times the hits of the best cache; expected at least {TARGET}")
         result[label] = found
     return result

@@ -67,7 +67,7 @@ static pst_rc open_all(struct bench *b, const char *path, int depth)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return pst_fail_errno("looking at %s", path);
+        return pst_fail_errno("cannot get the status of %s", path);
     b->path = path;
     b->file_rows = ((uint64_t)st.st_size - PST_PAGE) / b->row_bytes;
     b->rows_at = pst_align_up(b->rows * sizeof(struct pst_request), PST_PAGE);
@@ -137,9 +137,9 @@ static pst_rc verify(const struct bench *b)
         for (uint64_t i = 0; i < b->rows && rc == PST_OK; i++) {
             if (fseek(file, (long)(PST_PAGE + table[i].row * b->row_bytes), SEEK_SET) != 0 ||
                 fread(row, b->row_bytes, 1, file) != 1)
-                rc = pst_fail_errno("reading row %llu", (unsigned long long)table[i].row);
+                rc = pst_fail_errno("cannot read row %llu", (unsigned long long)table[i].row);
             else if (memcmp(row, b->slots[s].memory + table[i].offset, b->row_bytes) != 0)
-                rc = pst_fail(PST_E_FORMAT, "row %llu in slot %d is not what the file has",
+                rc = pst_fail(PST_E_FORMAT, "row %llu in slot %d differs from the row in the file",
                               (unsigned long long)table[i].row, s);
         }
     }

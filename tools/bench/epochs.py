@@ -14,7 +14,7 @@ import measure
 
 def same_weights(what, *reports):
     if len({(r["digest"], r["weights_digest"]) for r in reports}) != 1:
-        raise Unsound(f"{what} gave different weights")
+        raise Unsound(f"{what}: the runs ended with different weights; expected the same")
 
 
 # ---- in memory -------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def memory(size):
         a, b = run(data, *args, epochs=size.epochs), run(data, *args, "--group", "all", epochs=size.epochs)
         same_weights("processes and threads", a, b)
         if not all(0 < e["loss"] < 10 for e in a["epochs"]):
-            raise Unsound("the loss makes no sense")
+            raise Unsound("the loss of an epoch is not between 0 and 10, so the run did not train")
         floor, flops, rates = floor_seconds(size, a, 128, size.hidden, 40, -(-size.train // size.batch))
         processes.append(epoch_seconds(a))
         threads.append(epoch_seconds(b))
@@ -90,7 +90,7 @@ def in_cgroup(size, data, epochs, **more):
     except Unavailable as reason:
         raise Skip(str(reason)) from reason
     if report["io"]["rows"] <= 0 or report["io"]["copied_bytes"] > 0 and report["io"]["backend"] == "file":
-        raise Unsound(f"{report['io']}")
+        raise Unsound(f"the run read no rows, or copied rows that it should have read in place: {report['io']}")
     return report, peak
 
 
@@ -169,7 +169,7 @@ def judge_verdicts(size, data, common, trainer):
         said = result["verdict_" + stage] = run(of, *settings(**{**common, **trainer, **more}))["bound_by"]
         print(f"  made to be bound by the {stage}: the report says {said}")
         if not said.startswith(stage):
-            raise Unsound(f"the verdict is wrong: {said}")
+            raise Unsound(f"the report names the wrong bottleneck: {said}")
     return result
 
 
@@ -242,7 +242,7 @@ def import_npy(edges):
     took = time.time() - t0
     with open(os.path.join(path, "dataset.json")) as f:
         if json.load(f)["edges"] != edges:
-            raise Unsound("edges were lost")
+            raise Unsound(f"the imported dataset does not have the {edges} edges of its source")
     shutil.rmtree(path)
     return took
 
@@ -299,7 +299,7 @@ def runtime(size):
         for kind, extra in (("processes", []), ("threads", ["--group", "all"])):
             r = run(data, *extra, pipeline=path)
             if r["sink"]["batches"] != size.batches:
-                raise Unsound("batches were lost")
+                raise Unsound(f"the last stage got {r['sink']['batches']} batches; expected {size.batches}")
             rates[kind].append(size.batches / stage_seconds(r, "sink", 1))
     show("six stages, processes", spread(rates["processes"]), "batches/s", ">= 10000")
     show("six stages, threads", spread(rates["threads"]), "batches/s", ">= 50000")

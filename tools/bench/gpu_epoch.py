@@ -28,7 +28,7 @@ def settings(size, way):
 def check(way, report, reference):
     """The CPU's samples, and its losses."""
     if "GPU" in way and report["stages"]["trainer"]["device"] != "cuda:0":
-        raise Unsound(f"{way}: the trainer ran on {report['stages']['trainer']['device']}")
+        raise Unsound(f"{way}: the trainer ran on the wrong device, {report['stages']['trainer']['device']}")
     if "GPU" in way and (report["trainer"]["rows_cached"] > 0) != ("drives" not in way and "through" not in way):
         raise Unsound(f"{way}: {report['trainer']['rows_cached']} rows came from the cache by themselves")
     if "drives" in way and report["io"]["backend"] != "emulated" or ("drives" in way) != (report["io"]["rows"] > 0):
@@ -37,7 +37,7 @@ def check(way, report, reference):
         raise Unsound(f"{way}: reads were submitted by the {report['io']['submitted_by']}")
     a, b = reference["epochs"][0]["loss"], report["epochs"][0]["loss"]
     if report["digest"] != reference["digest"] or not abs(a - b) <= LOSS_SLACK * a:
-        raise Unsound(f"{way}: digest {report['digest']}, loss {b}; the CPU's {reference['digest']}, {a}")
+        raise Unsound(f"{way}: the weights' digest is {report['digest']} and the loss {b}; expected those of the CPU, {reference['digest']} and {a}")
 
 
 def busy(report):

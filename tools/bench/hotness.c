@@ -308,7 +308,9 @@ static pst_rc check(const struct bench *b)
                                 names[r], (long long)b->hits[r][share], (long long)lookups, shares[share]);
         }
         if (b->belady[share] < b->hits[BEST][share] || (shares[share] == 1 && b->belady[share] != lookups))
-            return pst_fail(PST_E_STATE, "wrong: Belady's cache hits %lld rows, the best static one %lld",
+            return pst_fail(PST_E_STATE,
+                            "wrong result: Belady's cache has %lld hits, but the best static cache has %lld; "
+                            "expected Belady's to have at least as many",
                             (long long)b->belady[share], (long long)b->hits[BEST][share]);
     }
     return PST_OK;

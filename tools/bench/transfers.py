@@ -59,7 +59,7 @@ def engine(size):
             def ours():
                 iops, user, system = map(float, output([os.path.join(BUILD, "bench", "engine"), path, block, depth, size.slice_s]).split())
                 if iops <= 0:
-                    raise Unsound("the engine read nothing")
+                    raise Unsound("the read engine read no bytes")
                 return iops, (user + system) / 100 / iops * 1e9
 
             label = f"{block} B, depth {depth}"
@@ -76,7 +76,7 @@ def stack_run(size, stack, ssds, dim, lanes):
                            depth, "--lanes", lanes if stack == "sync" else 1, "--preset", "optane", "--dilate", size.dilate,
                            "--seconds", size.seconds, "--span", "16MiB"]))
     if r["requests"] <= 0:
-        raise Unsound(f"stack {stack}: no request was timed")
+        raise Unsound(f"NVMe stack {stack}: the run timed no request")
     return r
 
 

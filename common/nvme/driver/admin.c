@@ -74,14 +74,16 @@ static pst_rc wait_for(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, ui
             continue;
         }
         if (!pst_nvme_take(qp, qp->taken, cqe->cid))
-            return pst_fail(PST_E_IO, "%s: queue %u completed command id %u, which is not in flight",
+            return pst_fail(PST_E_IO,
+                            "%s: queue %u reported that command %u is complete, but no such command is in "
+                            "flight: the drive may be faulty",
                             c->t->what, qp->qid, cqe->cid);
         pst_nvme_ring_cq(qp, 1);
         if (cqe->cid == cid)
             return PST_OK;
     }
-    return pst_fail(PST_E_TIMEOUT, "%s: queue %u did not answer within %u ms%s", c->t->what, qp->qid,
-                    timeout_ms(c),
+    return pst_fail(PST_E_TIMEOUT, "%s: the controller did not answer a command in queue %u within %u ms%s",
+                    c->t->what, qp->qid, timeout_ms(c),
                     pst_nvme_failed(c) ? "; the controller reports a fatal error (CSTS.CFS)" : "");
 }
 
@@ -89,8 +91,10 @@ pst_rc pst_nvme_command(struct pst_nvme_controller *c, struct pst_nvme_qp *qp, s
                         struct pst_nvme_cqe *cqe)
 {
     if (pst_nvme_room(qp) == 0)
-        return pst_fail(PST_E_IO, "%s: queue %u is full of commands that were never answered", c->t->what,
-                        qp->qid);
+        return pst_fail(
+            PST_E_IO,
+            "%s: queue %u is full of commands that the controller has not answered: the drive may be faulty",
+            c->t->what, qp->qid);
     pst_nvme_post(qp, qp->posted++, sqe);
     pst_nvme_ring_sq(qp);
     return wait_for(c, qp, sqe->cid, cqe);
@@ -205,11 +209,14 @@ static pst_rc read_namespace(const struct pst_nvme_controller *c, uint32_t nsid,
     const uint32_t formats = sizeof id->lbaf / sizeof id->lbaf[0];
     const char *what = c->t->what;
     if (id->nsze == 0)
-        return pst_fail(PST_E_ARG, "%s: namespace %u is not active", what, nsid);
+        return pst_fail(PST_E_ARG,
+                        "%s: namespace %u is not active: expected an active one (`nvme list-ns` lists them)",
+                        what, nsid);
     if (format > id->nlbaf || format >= formats)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: namespace %u uses LBA format %u, but there are only %u formats", what, nsid,
-                        format, id->nlbaf + 1u);
+                        "%s: namespace %u uses LBA format %u, but the controller lists only %u formats: the "
+                        "drive may be faulty",
+                        what, nsid, format, id->nlbaf + 1u);
     const uint32_t shift = id->lbaf[format].ds, metadata = id->lbaf[format].ms;
     if (metadata != 0)
         return pst_fail(PST_E_UNSUPPORTED,
@@ -286,14 +293,14 @@ pst_rc pst_nvme_flush(struct pst_nvme_controller *c, uint32_t nsid)
         return rc;
     qp = c->io[last];
     if (qp->posted != qp->taken)
-        return pst_fail(
-            PST_E_STATE,
-            "%s: a flush needs a free queue pair, but all queue pairs of the controller are in use",
-            c->t->what);
+        return pst_fail(PST_E_STATE,
+                        "%s: a flush needs a free queue pair, but all queue pairs of the controller are in "
+                        "use: use fewer lanes",
+                        c->t->what);
     struct pst_nvme_sqe sqe = {.opcode = PST_NVME_FLUSH, .nsid = nsid};
     rc = pst_nvme_command(c, qp, &sqe, &cqe);
     if (rc == PST_OK && PST_NVME_STATUS(cqe.status) != PST_NVME_OK)
-        rc = pst_fail(PST_E_IO, "%s: flushing namespace %u failed: %s", c->t->what, nsid,
+        rc = pst_fail(PST_E_IO, "%s: cannot flush namespace %u: %s", c->t->what, nsid,
                       pst_nvme_status_text(PST_NVME_STATUS(cqe.status), text));
     const pst_rc deleted = own ? pst_nvme_queue_delete(c, last) : PST_OK;
     return rc != PST_OK ? rc : deleted;

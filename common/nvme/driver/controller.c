@@ -123,15 +123,17 @@ static pst_rc read_capabilities(struct pst_nvme_controller *c)
         return pst_fail(PST_E_UNSUPPORTED, "%s does not support the NVM command set (CAP.CSS)", what);
     if (c->entries_max < PST_NVME_DEPTH_MIN)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s supports queues of at most %u entries (CAP.MQES); expected at least %d", what,
-                        c->entries_max, PST_NVME_DEPTH_MIN);
+                        "%s supports queues of at most %u entries (CAP.MQES), but Penstock needs at least %d",
+                        what, c->entries_max, PST_NVME_DEPTH_MIN);
     if (PST_NVME_CAP_PAGE_MIN(c->cap) > PST_PAGE)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s needs pages of at least %llu bytes (CAP.MPSMIN); Penstock uses pages of %d bytes",
-                        what, PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s needs pages of at least %llu bytes (CAP.MPSMIN), but Penstock uses pages of %d bytes", what,
+            PST_NVME_CAP_PAGE_MIN(c->cap), PST_PAGE);
     if (qids_with_doorbells(c) == 0)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: BAR 0 has %zu bytes, which is too small for doorbells with a stride of %u bytes",
+                        "%s: BAR 0 has %zu bytes, which is too small for the queues' doorbell registers at a "
+                        "stride of %u bytes",
                         what, c->t->regs_bytes, c->doorbell_stride);
     return PST_OK;
 }
@@ -238,8 +240,10 @@ pst_rc pst_nvme_reset(struct pst_nvme_controller *c)
         if (c->io[qid] == NULL)
             continue;
         if (qid > granted)
-            return pst_fail(PST_E_IO, "%s grants only %u queue pairs after a reset, fewer than before",
-                            c->t->what, granted);
+            return pst_fail(
+                PST_E_IO,
+                "%s grants only %u queue pairs after a reset, fewer than before: start the run again",
+                c->t->what, granted);
         pst_nvme_pair_clear(c->io[qid]);
         rc = pst_nvme_pair_create(c, c->io[qid]);
     }

@@ -205,7 +205,7 @@ static pst_rc write_file(const char *path, const char *text)
     if (fd < 0)
         return pst_fail_errno("opening %s", path);
     ssize_t n = write(fd, text, strlen(text));
-    pst_rc rc = n < 0 ? pst_fail_errno("writing '%.32s' to %s", text, path) : PST_OK;
+    pst_rc rc = n < 0 ? pst_fail_errno("cannot write '%.32s' to %s", text, path) : PST_OK;
     (void)close(fd);
     return rc;
 }

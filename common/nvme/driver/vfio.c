@@ -65,7 +65,7 @@ static pst_rc read_ranges(struct vfio *v)
 {
     struct vfio_iommu_type1_info *info = ask(v->container, VFIO_IOMMU_GET_INFO, sizeof *info);
     if (info == NULL)
-        return pst_fail_errno("asking VFIO for the IOMMU's address ranges");
+        return pst_fail_errno("cannot get the IOMMU's address ranges from VFIO");
     uint32_t at = info->flags & VFIO_IOMMU_INFO_CAPS ? info->cap_offset : 0;
     while (at >= sizeof *info && at + sizeof(struct vfio_info_cap_header) <= info->argsz) {
         const struct vfio_info_cap_header *cap = (const void *)((const char *)info + at);
@@ -122,7 +122,7 @@ static pst_rc map_failed(const struct pst_nvme_transport *t, uint64_t bytes)
                         "%s: cannot lock %.1f MiB in memory for the drive; raise the limit: `ulimit -l "
                         "unlimited` as root, or LimitMEMLOCK=infinity for a service",
                         what, (double)bytes / 1048576.0);
-    return pst_fail_errno("%s: mapping %.1f MiB for the drive", what, (double)bytes / 1048576.0);
+    return pst_fail_errno("%s: cannot map %.1f MiB for the drive", what, (double)bytes / 1048576.0);
 }
 
 static pst_rc dma_map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, uint64_t *iova)
@@ -131,11 +131,16 @@ static pst_rc dma_map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, 
     int slot = 0;
     assert((uintptr_t)addr % PST_PAGE == 0 && bytes % PST_PAGE == 0 && bytes > 0);
     if (v->nmaps == MAPS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: the limit of %d memory mappings is reached", t->what, MAPS_MAX);
+        return pst_fail(PST_E_LIMIT,
+                        "%s: cannot map more memory for the drive: %d regions are mapped, which is the "
+                        "limit: use fewer links",
+                        t->what, MAPS_MAX);
     const uint64_t at = find_iova(v, bytes, (uintptr_t)addr, &slot);
     if (at == 0)
-        return pst_fail(PST_E_LIMIT, "%s: the IOMMU has no free address range for another %.1f MiB", t->what,
-                        (double)bytes / 1048576.0);
+        return pst_fail(PST_E_LIMIT,
+                        "%s: the IOMMU has no free address range for another %.1f MiB: use fewer slots or "
+                        "smaller batches",
+                        t->what, (double)bytes / 1048576.0);
     struct vfio_iommu_type1_dma_map map = {.argsz = sizeof map,
                                            .flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
                                            .vaddr = (uintptr_t)addr,
@@ -159,7 +164,7 @@ static pst_rc dma_unmap(struct pst_nvme_transport *t, uint64_t iova)
     assert(i < v->nmaps);
     struct vfio_iommu_type1_dma_unmap unmap = {.argsz = sizeof unmap, .iova = iova, .size = v->map[i].bytes};
     if (ioctl(v->container, VFIO_IOMMU_UNMAP_DMA, &unmap) != 0)
-        return pst_fail_errno("%s: unmapping memory", t->what);
+        return pst_fail_errno("%s: cannot unmap memory", t->what);
     v->nmaps--;
     memmove(&v->map[i], &v->map[i + 1], (size_t)(v->nmaps - i) * sizeof v->map[0]);
     return PST_OK;
@@ -175,26 +180,28 @@ static pst_rc open_group(struct vfio *v, const struct pst_pci *pci)
     (void)snprintf(node, sizeof node, "/dev/vfio/%d", pci->iommu_group);
     v->container = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC);
     if (v->container < 0)
-        return pst_fail_errno("opening /dev/vfio/vfio");
+        return pst_fail_errno("cannot open /dev/vfio/vfio");
     if (ioctl(v->container, VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
         ioctl(v->container, VFIO_CHECK_EXTENSION, VFIO_TYPE1v2_IOMMU) <= 0)
         return pst_fail(PST_E_UNSUPPORTED,
                         "this kernel's VFIO has no type 1 IOMMU (try modprobe vfio_iommu_type1)");
     v->group = open(node, O_RDWR | O_CLOEXEC);
     if (v->group < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "another process is using it (`fuser -v %s` shows which)", node);
+        return pst_fail(PST_E_STATE, "another process is using this drive (`fuser -v %s` shows which)", node);
     if (v->group < 0)
         return pst_fail_errno("opening %s", node);
     if (ioctl(v->group, VFIO_GROUP_GET_STATUS, &status) != 0)
-        return pst_fail_errno("asking for the state of %s", node);
+        return pst_fail_errno("cannot get the state of %s", node);
     if (!(status.flags & VFIO_GROUP_FLAGS_VIABLE))
-        return pst_fail(PST_E_STATE, "a kernel driver uses another device of IOMMU group %d",
+        return pst_fail(PST_E_STATE,
+                        "a kernel driver uses another device of IOMMU group %d: bind all devices of the "
+                        "group to vfio-pci",
                         pci->iommu_group);
     if (ioctl(v->group, VFIO_GROUP_SET_CONTAINER, &v->container) != 0 ||
         ioctl(v->container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0)
-        return pst_fail_errno("putting %s behind the IOMMU", node);
+        return pst_fail_errno("cannot put %s behind the IOMMU", node);
     v->device = ioctl(v->group, VFIO_GROUP_GET_DEVICE_FD, pci->address);
-    return v->device < 0 ? pst_fail_errno("opening it in %s", node) : read_ranges(v);
+    return v->device < 0 ? pst_fail_errno("cannot open the controller in %s", node) : read_ranges(v);
 }
 
 static pst_rc set_bus_master(const struct vfio *v, bool on)
@@ -202,11 +209,11 @@ static pst_rc set_bus_master(const struct vfio *v, bool on)
     uint16_t command;
     const off_t at = (off_t)(v->config_at + PCI_COMMAND);
     if (pread(v->device, &command, sizeof command, at) != sizeof command)
-        return pst_fail_errno("reading its PCI command register");
+        return pst_fail_errno("cannot read its PCI command register");
     command =
         (uint16_t)(on ? command | PCI_COMMAND_MASTER | PCI_COMMAND_MEMORY : command & ~PCI_COMMAND_MASTER);
     if (pwrite(v->device, &command, sizeof command, at) != sizeof command)
-        return pst_fail_errno("writing its PCI command register");
+        return pst_fail_errno("cannot write its PCI command register");
     return PST_OK;
 }
 
@@ -216,7 +223,7 @@ static pst_rc open_regions(struct pst_nvme_transport *t, struct vfio *v)
     struct vfio_region_info bar = {.argsz = sizeof bar, .index = VFIO_PCI_BAR0_REGION_INDEX};
     if (ioctl(v->device, VFIO_DEVICE_GET_REGION_INFO, &config) != 0 ||
         ioctl(v->device, VFIO_DEVICE_GET_REGION_INFO, &bar) != 0)
-        return pst_fail_errno("asking for its registers");
+        return pst_fail_errno("cannot get the size of its registers");
     v->config_at = config.offset;
     if (bar.size < PST_NVME_DOORBELLS + PST_PAGE || bar.size > SIZE_MAX / 2)
         return pst_fail(PST_E_UNSUPPORTED, "BAR 0 has %llu bytes; registers and doorbells need at least %u",
@@ -226,7 +233,7 @@ static pst_rc open_regions(struct pst_nvme_transport *t, struct vfio *v)
                         "VFIO does not allow the controller's registers (BAR 0) to be mapped");
     void *regs = mmap(NULL, bar.size, PROT_READ | PROT_WRITE, MAP_SHARED, v->device, (off_t)bar.offset);
     if (regs == MAP_FAILED)
-        return pst_fail_errno("mapping its registers");
+        return pst_fail_errno("cannot map its registers");
     t->regs = regs;
     t->regs_bytes = v->bar_bytes = bar.size;
     return set_bus_master(v, true);

@@ -36,7 +36,7 @@ static pst_rc listen_somewhere(struct pst_nvme_emulated *e, int *fd)
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*fd < 0 || bind(*fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
         listen(*fd, BACKLOG) != 0 || getsockname(*fd, (struct sockaddr *)&name, &bytes) != 0)
-        return pst_fail_errno("creating a socket for emulated controllers");
+        return pst_fail_errno("cannot create a socket for emulated controllers");
     const size_t n = bytes - offsetof(struct sockaddr_un, sun_path) - 1;
     memcpy(e->socket, name.sun_path + 1, n);
     e->socket[n] = '\0';
@@ -69,7 +69,8 @@ static pst_rc await_ready(int fd, const char *program)
     struct pollfd pfd = {.fd = fd, .events = POLLIN};
     while (n < sizeof text - 1) {
         if (poll(&pfd, 1, START_MS) <= 0)
-            return pst_fail(PST_E_TIMEOUT, "%s was not ready within %d ms", program, START_MS);
+            return pst_fail(PST_E_TIMEOUT, "%s, which emulates NVMe controllers, was not ready within %d ms",
+                            program, START_MS);
         const ssize_t got = read(fd, text + n, sizeof text - 1 - n);
         if (got <= 0)
             break;
@@ -78,7 +79,9 @@ static pst_rc await_ready(int fd, const char *program)
             return PST_OK;
     }
     text[n] = '\0';
-    return n > 0 ? pst_fail(PST_E_ARG, "%s", text) : pst_fail(PST_E_IO, "cannot run %s", program);
+    return n > 0 ? pst_fail(PST_E_ARG, "%s", text)
+                 : pst_fail(PST_E_IO, "%s, which emulates NVMe controllers, ended before it was ready",
+                            program);
 }
 
 pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
@@ -89,7 +92,7 @@ pst_rc pst_nvme_emulated_start(struct pst_nvme_emulated *e, const char *json)
     pst_rc rc = pst_install_program_path("penstock-nvme", program);
     rc = rc == PST_OK ? listen_somewhere(e, &listener) : rc;
     if (rc == PST_OK && pipe2(ready, O_CLOEXEC) != 0)
-        rc = pst_fail_errno("creating a pipe");
+        rc = pst_fail_errno("cannot create a pipe");
     if (rc != PST_OK)
         goto out;
     const pid_t parent = getpid();
@@ -137,7 +140,8 @@ static pst_rc ask(struct client *c, struct pst_emu_message *m, int fd, int *got)
     if (rc == PST_OK)
         rc = pst_emu_receive(c->socket, m, &received);
     if (rc == PST_OK && m->op != op)
-        rc = pst_fail(PST_E_PEER, "the emulated controller replied to another request than the one sent");
+        rc = pst_fail(PST_E_PEER, "the emulated controller answered another request than the one that was "
+                                  "sent: install penstock-nvme and penstock-stage from the same build");
     if (rc == PST_OK && m->rc != PST_OK)
         rc = pst_fail((pst_rc)m->rc, "%s", m->text);
     if (got != NULL && rc == PST_OK)
@@ -157,7 +161,7 @@ static pst_rc map(struct pst_nvme_transport *t, void *addr, uint64_t bytes, uint
     struct pst_emu_message m = {.op = PST_EMU_MAP, .arg = {offset, bytes}};
     rc = ask(t->impl, &m, fd, NULL);
     *iova = m.arg[0];
-    return pst_wrap(rc, "%s: mapping memory", t->what);
+    return pst_wrap(rc, "%s: cannot map memory", t->what);
 }
 
 /* Whether the emulating process has ended; then its side of the socket is closed. */
@@ -172,7 +176,7 @@ static pst_rc unmap(struct pst_nvme_transport *t, uint64_t iova)
     if (gone(t))
         return PST_OK;
     struct pst_emu_message m = {.op = PST_EMU_UNMAP, .arg = {iova}};
-    return pst_wrap(ask(t->impl, &m, -1, NULL), "%s: unmapping memory", t->what);
+    return pst_wrap(ask(t->impl, &m, -1, NULL), "%s: cannot unmap memory", t->what);
 }
 
 static void hang_up(struct pst_nvme_transport *t)
@@ -196,14 +200,15 @@ static pst_rc call(struct client *c, const char *socket_name)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     const size_t n = strlen(socket_name);
     if (n == 0 || n > sizeof name.sun_path - 1)
-        return pst_fail(PST_E_ARG, "\"%s\" is not a valid socket name", socket_name);
+        return pst_fail(PST_E_ARG, "\"%s\" is not a valid socket name: expected 1 to %zu bytes", socket_name,
+                        sizeof name.sun_path - 1);
     memcpy(name.sun_path + 1, socket_name, n);
     c->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     const struct timeval wait = {.tv_sec = ANSWER_S};
     if (c->socket < 0 || setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) != 0 ||
         connect(c->socket, (struct sockaddr *)&name,
                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0)
-        return pst_fail_errno("connecting to emulated controllers at socket \"%s\"", socket_name);
+        return pst_fail_errno("cannot connect to emulated controllers at socket \"%s\"", socket_name);
     return PST_OK;
 }
 
@@ -216,13 +221,15 @@ static pst_rc take_registers(struct pst_nvme_transport *t, struct client *c, uin
     if (rc != PST_OK)
         return rc;
     if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t)st.st_size != m.arg[1] || m.arg[0] >= m.arg[1]) {
-        rc = pst_fail(PST_E_PEER, "the emulated controller's registers do not have the size that it reports");
+        rc = pst_fail(PST_E_PEER,
+                      "the shared memory of the emulated controller's registers does not have the size that "
+                      "the controller reports: install penstock-nvme and penstock-stage from the same build");
         goto out;
     }
     c->shared = mmap(NULL, m.arg[1], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (c->shared == MAP_FAILED) {
         c->shared = NULL;
-        rc = pst_fail_errno("mapping the controller's registers");
+        rc = pst_fail_errno("cannot map the controller's registers");
         goto out;
     }
     c->bytes = m.arg[1];

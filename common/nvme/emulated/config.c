@@ -37,7 +37,7 @@ static pst_rc set_preset(struct pst_emu_config *c, const char *name)
         c->bytes_per_s = presets[i].iops * 4096;
         return PST_OK;
     }
-    return pst_fail(PST_E_ARG, "preset \"%s\"; expected none, optane, 980pro or p5510", name);
+    return pst_fail(PST_E_ARG, "preset is \"%s\"; expected none, optane, 980pro or p5510", name);
 }
 
 static pst_rc set_pace(struct pst_emu_config *c, const struct pace *p)
@@ -64,12 +64,13 @@ static pst_rc read_faults(struct pst_emu_faults *f, json_t *json)
     const double rates[] = {f->error_rate, f->delay_rate, f->lost_rate, f->fatal_rate, f->torn_rate};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         if (!(rates[i] >= 0 && rates[i] <= 1))
-            return pst_fail(PST_E_ARG, "faults: a rate is %g; expected 0 to 1", rates[i]);
+            return pst_fail(PST_E_ARG, "faults: a rate is %g; expected a probability from 0 to 1", rates[i]);
     }
     if (!(delay_us >= 0 && delay_us <= 6e7 && reorder_us >= 0 && reorder_us <= 6e7))
         return pst_fail(PST_E_ARG, "faults: expected delay_us and reorder_us from 0 to 60000000");
     if (dead_after < 0)
-        return pst_fail(PST_E_ARG, "faults: dead_after is %lld; expected 0 or more", (long long)dead_after);
+        return pst_fail(PST_E_ARG, "faults: dead_after is %lld; expected a number of at least 0",
+                        (long long)dead_after);
     f->dead_after = (uint64_t)dead_after;
     f->delay_ns = (uint64_t)(delay_us * 1e3);
     f->reorder_ns = (uint64_t)(reorder_us * 1e3);
@@ -81,7 +82,7 @@ static pst_rc open_one(struct pst_emu_namespace_config *n, uint32_t ssd, const c
 {
     n->fd[ssd] = open(path, (n->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     return n->fd[ssd] < 0 || fstat(n->fd[ssd], st) != 0
-               ? pst_fail_errno("opening the namespace's file %s", path)
+               ? pst_fail_errno("cannot open the namespace's file %s", path)
                : PST_OK;
 }
 
@@ -96,8 +97,9 @@ static pst_rc open_files(struct pst_emu_namespace_config *n, json_t *paths, uint
     for (uint32_t i = 0; i < ssds; i++) {
         const char *path = json_string_value(json_array_get(paths, i));
         struct stat st;
-        pst_rc rc =
-            path != NULL ? open_one(n, i, path, &st) : pst_fail(PST_E_ARG, "paths[%u]: expected text", i);
+        pst_rc rc = path != NULL
+                        ? open_one(n, i, path, &st)
+                        : pst_fail(PST_E_ARG, "paths[%u]: expected the path of a file, as a string", i);
         if (rc != PST_OK)
             return rc;
         const uint64_t all = (uint64_t)st.st_size > n->at ? (uint64_t)st.st_size - n->at : 0;
@@ -138,7 +140,8 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     if (bytes < 0 || blocks < 0 || at < 0 || unit < 0 || (uint64_t)blocks > BYTES_MAX / c->lba_bytes ||
         (uint64_t)bytes > BYTES_MAX || unit % c->lba_bytes != 0)
         return pst_fail(PST_E_ARG,
-                        "expected bytes, blocks and at from 0 to 16 PiB, and unit a multiple of %u",
+                        "expected values from 0 to 16 PiB for \"bytes\", \"blocks\" and \"at\", and a "
+                        "multiple of %u for \"unit\"",
                         c->lba_bytes);
     n->bytes = bytes > 0 ? (uint64_t)bytes : (uint64_t)blocks * c->lba_bytes;
     n->at = (uint64_t)at;
@@ -149,7 +152,7 @@ static pst_rc read_namespace(struct pst_emu_namespace_config *n, json_t *json, c
     while (n->kind <= PST_EMU_FUNCTION && strcmp(kind, kinds[n->kind]) != 0)
         n->kind++;
     if (n->kind > PST_EMU_FUNCTION)
-        return pst_fail(PST_E_ARG, "kind \"%s\"; expected ram, file or function", kind);
+        return pst_fail(PST_E_ARG, "kind is \"%s\"; expected ram, file or function", kind);
     if (n->kind == PST_EMU_FILE) {
         pst_rc rc =
             (path == NULL) == (paths == NULL)
@@ -177,13 +180,14 @@ static pst_rc map_bus(struct pst_emu_config *c, json_t *json)
         return pst_fail(PST_E_ARG, "bus: %s", e.text);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0)
-        return pst_fail_errno("opening the bus in %s", path);
+        return pst_fail_errno("cannot open the file %s of the modelled bus", path);
     if (at < 0 || at % (json_int_t)sizeof(uint64_t) != 0 ||
         st.st_size < at + (json_int_t)sizeof(struct pst_bus) ||
         !(c->bus_bytes_per_s >= PST_BUS_RATE_MIN && c->bus_bytes_per_s <= PST_BUS_RATE_MAX)) {
         (void)close(fd);
         return pst_fail(PST_E_ARG,
-                        "bus: expected bytes_per_s from %g to %g, and a place in the file %s of %lld bytes",
+                        "bus: expected \"bytes_per_s\" from %g to %g, and in \"at\" a multiple of 8 inside "
+                        "the file %s, which has %lld bytes",
                         PST_BUS_RATE_MIN, PST_BUS_RATE_MAX, path, (long long)st.st_size);
     }
     const json_int_t first = at / PST_PAGE * PST_PAGE;
@@ -191,7 +195,7 @@ static pst_rc map_bus(struct pst_emu_config *c, json_t *json)
     (void)close(fd);
     if (c->bus_page == MAP_FAILED) {
         c->bus_page = NULL;
-        return pst_fail_errno("mapping the bus in %s", path);
+        return pst_fail_errno("cannot map the file %s of the modelled bus", path);
     }
     c->bus = (struct pst_bus *)(void *)((char *)c->bus_page + (at - first));
     return PST_OK;
@@ -215,10 +219,10 @@ static pst_rc check(const struct pst_emu_config *c, double dilate, json_int_t tr
         return pst_fail(PST_E_ARG, "transfer_bytes is %lld; expected 0 or a power of two of at least 8192",
                         (long long)transfer);
     if (!(c->bus_bytes_per_s >= 0))
-        return pst_fail(PST_E_ARG, "expected bus_bytes_per_s of at least 0");
+        return pst_fail(PST_E_ARG, "bus_bytes_per_s: expected a number of at least 0");
     if (!(c->latency_ns >= 0 && c->iops >= 0 && c->bytes_per_s >= 0 && c->spread >= 0 && c->spread <= 3))
-        return pst_fail(PST_E_ARG,
-                        "expected latency_us, iops and bytes_per_s of at least 0, and spread from 0 to 3");
+        return pst_fail(PST_E_ARG, "expected numbers of at least 0 for latency_us, iops and bytes_per_s, and "
+                                   "a number from 0 to 3 for spread");
     if (!(dilate >= 1 && dilate <= 1e6))
         return pst_fail(PST_E_ARG, "dilate is %g; expected 1 to 1000000", dilate);
     return PST_OK;
@@ -257,7 +261,7 @@ static pst_rc read_all(struct pst_emu_config *c, json_t *json)
         return rc;
     const size_t n = json_array_size(namespaces);
     if (n < 1 || n > PST_EMU_NAMESPACES_MAX)
-        return pst_fail(PST_E_ARG, "namespaces: expected a list of 1 to %d", PST_EMU_NAMESPACES_MAX);
+        return pst_fail(PST_E_ARG, "namespaces: expected a list of 1 to %d objects", PST_EMU_NAMESPACES_MAX);
     for (size_t i = 0; i < n && rc == PST_OK; i++) {
         c->nnamespaces++;
         rc = pst_wrap(read_namespace(&c->namespaces[i], json_array_get(namespaces, i), c), "namespaces[%zu]",

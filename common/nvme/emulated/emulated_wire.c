@@ -31,8 +31,10 @@ pst_rc pst_emu_send(int socket, const struct pst_emu_message *message, int fd)
     do
         n = sendmsg(socket, &msg, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof *message ? PST_OK
-                                         : pst_fail(PST_E_PEER, "sending a message: %s", strerror(errno));
+    return n == (ssize_t)sizeof *message
+               ? PST_OK
+               : pst_fail(PST_E_PEER, "cannot send a message to the emulated controller or its client: %s",
+                          strerror(errno));
 }
 
 pst_rc pst_emu_receive(int socket, struct pst_emu_message *message, int *fd)
@@ -60,6 +62,7 @@ pst_rc pst_emu_receive(int socket, struct pst_emu_message *message, int *fd)
         (void)close(*fd);
     *fd = -1;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-        return pst_fail(PST_E_TIMEOUT, "the other side did not answer in time");
-    return pst_fail(PST_E_PEER, "%s", n < 0 ? strerror(errno) : "the other side closed the connection");
+        return pst_fail(PST_E_TIMEOUT, "the emulated controller or its client did not answer in time");
+    return pst_fail(PST_E_PEER, "%s",
+                    n < 0 ? strerror(errno) : "the emulated controller or its client closed the connection");
 }

@@ -139,22 +139,22 @@ pst_rc pst_emu_map(struct pst_emu_ssd *ssd, int fd, uint64_t offset, uint64_t by
     if (ssd->nmappings == PST_EMU_MAPPINGS_MAX)
         return pst_fail(
             PST_E_LIMIT,
-            "the emulated controller has %d regions of memory mapped, which is its limit: use fewer routes",
+            "the emulated controller has mapped %d regions of memory, which is its limit: use fewer links",
             PST_EMU_MAPPINGS_MAX);
     if (offset % PST_PAGE != 0 || bytes == 0 || bytes % PST_PAGE != 0)
-        return pst_fail(PST_E_ARG, "cannot map %llu bytes at %llu; expected whole pages",
+        return pst_fail(PST_E_ARG,
+                        "cannot map %llu bytes from byte %llu of a region on; expected whole pages",
                         (unsigned long long)bytes, (unsigned long long)offset);
     const int seals = fd >= 0 ? fcntl(fd, F_GET_SEALS) : -1;
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-        return pst_fail(
-            PST_E_ARG,
-            "only a sealed memfd can be mapped, because another file could shrink while it is in use");
+        return pst_fail(PST_E_ARG, "cannot map this file for an emulated drive: expected a sealed memfd, "
+                                   "because any other file could shrink while the drive uses it");
     if (fstat(fd, &st) != 0 || offset > (uint64_t)st.st_size || bytes > (uint64_t)st.st_size - offset)
-        return pst_fail(PST_E_ARG, "cannot map %llu bytes at %llu of a region of %lld bytes",
+        return pst_fail(PST_E_ARG, "cannot map %llu bytes from byte %llu on: the region has only %lld bytes",
                         (unsigned long long)bytes, (unsigned long long)offset, (long long)st.st_size);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     if (base == MAP_FAILED)
-        return pst_fail(PST_E_NOMEM, "mapping %llu bytes: %s", (unsigned long long)bytes, strerror(errno));
+        return pst_fail(PST_E_NOMEM, "cannot map %llu bytes: %s", (unsigned long long)bytes, strerror(errno));
     struct pst_emu *emu = ssd->emu;
     if (emu->next_iova == 0)
         emu->next_iova = IOVA_FIRST;
@@ -192,7 +192,8 @@ pst_rc pst_emu_unmap(struct pst_emu_ssd *ssd, uint64_t iova)
     const struct pst_emu_mapping *m = find(ssd, iova);
     if (m == NULL || m->iova != iova) {
         pst_emu_let_go(ssd);
-        return pst_fail(PST_E_ARG, "nothing is mapped at %#llx", (unsigned long long)iova);
+        return pst_fail(PST_E_ARG, "cannot unmap the memory at address %#llx: nothing is mapped there",
+                        (unsigned long long)iova);
     }
     check_queues(ssd, m);
     const struct pst_emu_mapping gone = *m;

@@ -114,7 +114,8 @@ static pst_rc same_user(int socket)
     socklen_t bytes = sizeof peer;
     if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid())
         return PST_OK;
-    return pst_fail(PST_E_ARG, "the client belongs to another user");
+    return pst_fail(PST_E_ARG, "a process of another user asked to connect; only processes of the same user "
+                               "may use an emulated controller");
 }
 
 /* Handles the first message of a connection. */
@@ -124,8 +125,9 @@ static pst_rc welcome(struct pst_emu *emu, int socket, const struct pst_emu_mess
     if (rc != PST_OK)
         return rc;
     if (m->op != PST_EMU_CONNECT || m->arg[0] >= emu->config.ssds)
-        return pst_fail(PST_E_ARG, "there is no SSD %llu; expected 0 to %u", (unsigned long long)m->arg[0],
-                        emu->config.ssds - 1);
+        return pst_fail(PST_E_ARG,
+                        "a client asked for emulated SSD %llu, which does not exist; expected 0 to %u",
+                        (unsigned long long)m->arg[0], emu->config.ssds - 1);
     struct pst_emu_ssd *ssd = &emu->ssds[m->arg[0]];
     if (ssd->session >= 0)
         return pst_fail(PST_E_STATE, "emulated SSD %u already has a client", ssd->number);
@@ -152,7 +154,10 @@ static void serve_session(struct pst_emu_ssd *ssd)
     else if (m.op == PST_EMU_UNMAP)
         rc = pst_emu_unmap(ssd, m.arg[0]);
     else
-        rc = pst_fail(PST_E_ARG, "unknown message %u", m.op);
+        rc = pst_fail(PST_E_ARG,
+                      "the client sent an unknown message (%u): install penstock-nvme and penstock-stage "
+                      "from the same build",
+                      m.op);
     if (fd >= 0)
         (void)close(fd);
     answer.rc = rc;
@@ -234,10 +239,10 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
     const size_t registers = registers_bytes(c);
     ssd->shared_fd = memfd_create("penstock-nvme", MFD_CLOEXEC);
     if (ssd->shared_fd < 0 || ftruncate(ssd->shared_fd, (off_t)(registers + PST_PAGE)) != 0)
-        return pst_fail_errno("creating shared memory for an SSD's registers");
+        return pst_fail_errno("cannot create shared memory for an SSD's registers");
     void *shared = mmap(NULL, registers + PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, ssd->shared_fd, 0);
     if (shared == MAP_FAILED)
-        return pst_fail_errno("mapping an SSD's registers");
+        return pst_fail_errno("cannot map an SSD's registers");
     ssd->shared = shared;
     ssd->stats = (struct pst_nvme_emulated_stats *)(void *)(ssd->shared + registers);
     for (uint32_t i = 0; i < c->nnamespaces; i++) {
@@ -246,7 +251,7 @@ static pst_rc make_ssd(struct pst_emu *emu, uint32_t number)
         void *ram = mmap(NULL, c->namespaces[i].bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (ram == MAP_FAILED)
-            return pst_fail_errno("namespaces[%u]: allocating %llu bytes", i,
+            return pst_fail_errno("namespaces[%u]: cannot allocate %llu bytes", i,
                                   (unsigned long long)c->namespaces[i].bytes);
         ssd->ram[i] = ram;
         for (uint64_t at = 0; c->namespaces[i].filled && at < c->namespaces[i].bytes; at += 8) {
@@ -278,7 +283,7 @@ static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
         const int rc = io_uring_queue_init(PST_EMU_FILE_IO_MAX, &part->ring, 0);
         if (rc != 0)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "a namespace of kind file needs io_uring, which cannot be used here: %s%s",
+                            "a namespace of kind \"file\" needs io_uring, which cannot be used here: %s%s",
                             strerror(-rc), rc == -ENOMEM ? "; expected more locked memory (ulimit -l)" : "");
         part->ring_made = true;
     }
@@ -307,7 +312,7 @@ static pst_rc start(struct pst_emu *emu)
         const int rc = pthread_create(&emu->threads[i], NULL, work, w);
         if (rc != 0) {
             free(w);
-            return pst_fail(PST_E_NOMEM, "starting a worker: %s", strerror(rc));
+            return pst_fail(PST_E_NOMEM, "cannot start a worker thread: %s", strerror(rc));
         }
         emu->nthreads++;
     }
@@ -352,7 +357,7 @@ pst_rc pst_emu_serve(struct pst_emu *emu, int listener, int ready)
     pst_emu_model_init(emu);
     pst_rc rc = start(emu);
     if (rc == PST_OK && ready >= 0 && write(ready, "ok", 2) != 2)
-        rc = pst_fail_errno("reporting that the controllers are ready");
+        rc = pst_fail_errno("cannot report that the controllers are ready");
     struct watched w = {.nstrangers = 0};
     while (rc == PST_OK && !atomic_load(&emu->stop)) {
         bool sessions = false;

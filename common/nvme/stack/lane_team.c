@@ -71,7 +71,10 @@ pst_rc pst_nvme_team_new(struct pst_nvme_team **out, uint32_t lanes)
         if (m == NULL || pthread_create(&team->threads[team->started], NULL, serve, m) != 0) {
             free(m);
             pst_nvme_team_free(team);
-            return pst_fail(PST_E_NOMEM, "cannot start lane %u of %u", lane, lanes);
+            return pst_fail(PST_E_NOMEM,
+                            "cannot start thread %u of %u of the NVMe stack: raise the limit (ulimit -u), or "
+                            "use fewer lanes",
+                            lane, lanes);
         }
         team->started++;
     }

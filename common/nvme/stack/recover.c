@@ -50,7 +50,10 @@ void pst_nvme_recover(struct pst_nvme_stack *s, uint32_t ssd)
                 s->done[n++] = s->io_of[i][place];
         }
     }
-    pst_rc rc = s->config.queues == 0 ? PST_E_IO : pst_fail(PST_E_STATE, "other stacks use it too");
+    pst_rc rc = s->config.queues == 0
+                    ? PST_E_IO
+                    : pst_fail(PST_E_STATE,
+                               "other stacks use this controller too, and a reset would fail their requests");
     for (int tries = 0; tries < RESETS_MAX && rc != PST_OK && s->config.queues == 0; tries++)
         rc = pst_nvme_reset(s->config.controllers[ssd]);
     if (rc != PST_OK) {

@@ -31,7 +31,7 @@ pst_rc pst_nvme_way_named(const char *name, enum pst_nvme_way *way)
         if (strcspn(at, "|") == bytes && strncmp(at, name, bytes) == 0)
             return PST_OK;
     }
-    return pst_fail(PST_E_ARG, "unknown stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
+    return pst_fail(PST_E_ARG, "unknown NVMe stack \"%s\"; expected %s", name, PST_NVME_WAY_NAMES);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------- */
@@ -49,7 +49,8 @@ static pst_rc find_queues(struct pst_nvme_stack *s)
                 s->qp[s->q.n++] = ctrl->io[qid];
         }
         if (s->q.n == s->first_queue[i])
-            return pst_fail(PST_E_STATE, "%s has no free I/O queue for this stack", ctrl->t->what);
+            return pst_fail(PST_E_STATE, "%s has no free I/O queue: use fewer lanes or fewer instances",
+                            ctrl->t->what);
         if (ctrl->page != c->controllers[0]->page)
             return pst_fail(PST_E_UNSUPPORTED,
                             "%s has pages of %u bytes, but %s has pages of %u; all controllers of a stack "
@@ -106,9 +107,10 @@ pst_rc pst_nvme_stack_new(struct pst_nvme_stack **out, const struct pst_nvme_sta
     const uint32_t lanes_max = config->way == PST_NVME_SYNC ? PST_NVME_LANES_MAX : PST_NVME_TEAM_MAX;
     if (config->ssds < 1 || config->ssds > PST_NVME_SSDS_MAX || config->lanes < 1 ||
         config->lanes > lanes_max || config->requests_max < 1 || config->timeout_ms < 1)
-        return pst_fail(PST_E_ARG,
-                        "a stack has %u SSDs and %u lanes; expected 1 to %d SSDs and 1 to %u lanes",
-                        config->ssds, config->lanes, PST_NVME_SSDS_MAX, lanes_max);
+        return pst_fail(
+            PST_E_ARG,
+            "an NVMe stack cannot have %u SSDs and %u lanes; expected 1 to %d SSDs and 1 to %u lanes",
+            config->ssds, config->lanes, PST_NVME_SSDS_MAX, lanes_max);
     struct pst_nvme_stack *s = calloc(1, sizeof *s);
     if (s == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate an NVMe stack");
@@ -176,10 +178,14 @@ pst_rc pst_nvme_stack_add(struct pst_nvme_stack *s, const struct pst_nvme_reques
     if (s->failed != PST_OK)
         return pst_fail(s->failed, "%s", s->failure);
     if (s->nheld == s->config.requests_max)
-        return pst_fail(PST_E_LIMIT, "more than %u requests in flight", s->nheld);
+        return pst_fail(PST_E_LIMIT,
+                        "the NVMe stack cannot take another request: %u are in flight, which is its limit",
+                        s->nheld);
     if (r->ssd >= s->config.ssds || r->lba_shift < 9 || r->lba_shift > LBA_SHIFT_MAX || r->bytes == 0 ||
         r->bytes % (1ull << r->lba_shift) != 0 || r->iova % 4 != 0)
-        return pst_fail(PST_E_ARG, "invalid request: %llu bytes at LBA %llu of SSD %u, memory at %#llx",
+        return pst_fail(PST_E_ARG,
+                        "invalid NVMe request: %llu bytes at LBA %llu of SSD %u, memory at %#llx; expected "
+                        "whole blocks, an SSD of the stack, and memory at a multiple of 4",
                         (unsigned long long)r->bytes, (unsigned long long)r->lba, r->ssd,
                         (unsigned long long)r->iova);
     const uint32_t index = s->free_held;

@@ -65,8 +65,8 @@ pst_rc pst_desc_check_into(const struct pst_stage_desc *desc, const char *file,
         return PST_OK;
     if ((unsigned)into->kind > PST_INTO_INTS || !kind_fits(param))
         return pst_fail(PST_E_FORMAT,
-                        "%s: parameter %s: the type of the struct member that stores it, or its range, does "
-                        "not fit the parameter",
+                        "%s: parameter %s: the struct member that stores this parameter has another type, or "
+                        "is too small for the parameter's range",
                         file, param->name);
     if (into->at > desc->state_bytes || kind_bytes[into->kind] > desc->state_bytes - into->at)
         return pst_fail(PST_E_FORMAT,

@@ -71,7 +71,7 @@ static pst_rc check_elf(const char *file)
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || pread(fd, &eh, sizeof eh, 0) != (ssize_t)sizeof eh ||
         memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
         eh.e_type != ET_DYN || eh.e_phentsize != sizeof ph)
-        rc = pst_fail(PST_E_FORMAT, "%s: not a shared object", file);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected a shared object (.so), found another kind of file", file);
     for (int i = 0; rc == PST_OK && i < eh.e_phnum; i++)
         if (eh.e_phoff > INT64_MAX / 2 ||
             pread(fd, &ph, sizeof ph, (off_t)(eh.e_phoff + (uint64_t)i * sizeof ph)) != (ssize_t)sizeof ph ||
@@ -121,10 +121,11 @@ static pst_rc load_native(struct pst_caps *caps, bool tried)
         return pst_fail(PST_E_FORMAT, "cannot load stage: %s", dlerror());
     caps->desc = dlsym(caps->handle, "pst_stage");
     if (!caps->desc)
-        return pst_fail(PST_E_FORMAT, "%s: not a stage: the symbol pst_stage is missing", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s is not a stage: the symbol pst_stage is missing", caps->file);
     const struct pst_stage_desc *d = caps->desc;
     if (d->abi == PST_STAGE_ABI && !d->on_event)
-        return pst_fail(PST_E_FORMAT, "%s: not a stage: on_event is not set", caps->file);
+        return pst_fail(PST_E_FORMAT, "%s is not a stage: its description lacks the function on_event",
+                        caps->file);
     rc = pst_desc_check(d, caps->file);
     return rc == PST_OK ? check_stored(d, caps->file) : rc;
 }

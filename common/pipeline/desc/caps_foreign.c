@@ -44,8 +44,8 @@ static pst_rc describe(struct pst_caps *caps)
     pst_rc rc =
         pst_subprocess_read(caps->file, "--describe", DESCRIBE_DEADLINE_MS, text, DESCRIBE_MAX_BYTES, &len);
     if (rc == PST_OK && !(caps->described = json_loadb(text, len, 0, &error)))
-        rc = pst_fail(PST_E_FORMAT, "%s --describe: not JSON: line %d: %s", caps->file, error.line,
-                      error.text);
+        rc = pst_fail(PST_E_FORMAT, "%s --describe: expected JSON: line %d of the output: %s", caps->file,
+                      error.line, error.text);
     free(text);
     return rc;
 }
@@ -56,7 +56,7 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
     if (stat(caps->file, &st) != 0)
         return pst_fail_errno("cannot open stage %s", caps->file);
     if (!S_ISREG(st.st_mode))
-        return pst_fail(PST_E_ARG, "stage %s is not a file", caps->file);
+        return pst_fail(PST_E_ARG, "stage %s: expected a program, found another kind of file", caps->file);
     char cache[4096], aside[4200];
     cache_path(caps->file, &st, cache);
     caps->foreign = true;

@@ -142,18 +142,20 @@ static pst_rc check_requests(const char *file, const struct pst_port_desc *port)
     const bool of_out = port->requests == PST_REQUESTS_MAKES || port->requests == PST_REQUESTS_COPIES;
     if (port->requests == PST_REQUESTS_PASS || (port->dir == PST_IN ? of_in : of_out))
         return PST_OK;
+    const char *end = of_in ? "input" : "output";
     if (of_in || of_out)
         return pst_fail(PST_E_FORMAT, "%s: port %s: requests: only an %s can have this value", file,
-                        port->name, of_in ? "input" : "output");
-    return pst_fail(PST_E_FORMAT, "%s: port %s: requests: %d is not a valid value", file, port->name,
-                    (int)port->requests);
+                        port->name, end);
+    return pst_fail(PST_E_FORMAT,
+                    "%s: port %s: requests: found the value %d; expected one of the constants in stage.h",
+                    file, port->name, (int)port->requests);
 }
 
 static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, int i)
 {
     const struct pst_port_desc *port = &desc->ports[i];
     if (!good_name(port->name) || pst_desc_port(desc, port->name) != i)
-        return pst_fail(PST_E_FORMAT, "%s: the name of port %d is invalid or already used", file, i);
+        return pst_fail(PST_E_FORMAT, "%s: the name of port %d is invalid, or another port has it", file, i);
     if (!port->type || !port->help || !port->memory)
         return pst_fail(PST_E_FORMAT, "%s: port %s must have type, memory and help", file, port->name);
     const struct pst_param_desc *hold = port->hold_param ? pst_desc_param(desc, port->hold_param) : NULL;
@@ -190,12 +192,15 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
 {
     const struct pst_param_desc *param = &desc->params[i];
     if (!good_name(param->name) || pst_desc_param(desc, param->name) != param || !param->help)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %d has an invalid or repeated name, or no help", file,
-                        i);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %d has an invalid name or no help, or another parameter has its name",
+                        file, i);
     if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_INTS ||
         (param->type == PST_PARAM_ENUM && !param->choices))
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s has an invalid type, or no choices", file,
-                        param->name);
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: parameter %s has an invalid type, or its type is a choice and no choices are listed", file,
+            param->name);
     if (param->automatic && param->type != PST_PARAM_INT && param->type != PST_PARAM_BYTES)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only an int or bytes parameter can be automatic",
                         file, param->name);

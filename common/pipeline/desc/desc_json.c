@@ -212,7 +212,9 @@ static pst_rc fill(struct pst_stage_desc *desc, const char *file, json_t *j)
     json_int_t instances, abi;
     if (!are_texts(j, texts, 1) || !int_from_json(j, "instances_max", 0, 0, PST_INSTANCES_MAX, &instances) ||
         !int_from_json(j, "abi", 0, 0, INT32_MAX, &abi))
-        return pst_fail(PST_E_FORMAT, "%s: abi, dataset or instances_max has a wrong type or value", file);
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: the description's member abi, dataset or instances_max has a wrong type or value", file);
     desc->abi = (uint32_t)abi;
     desc->name = text_of(j, "name");
     desc->help = text_of(j, "help");
@@ -232,7 +234,9 @@ pst_rc pst_desc_from_json(const struct pst_stage_desc **out, json_t *j, const ch
     const json_t *ports = json_object_get(j, "ports"), *params = json_object_get(j, "params");
     *out = NULL;
     if (!json_is_object(j) || (ports && !json_is_array(ports)) || (params && !json_is_array(params)))
-        return pst_fail(PST_E_FORMAT, "%s: expected an object with lists of ports and params", file);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected a description, an object with the lists \"ports\" and \"params\"",
+                        file);
     const size_t nports = json_array_size(ports), nparams = json_array_size(params);
     if (nports > PST_PORTS_MAX || nparams > PST_PARAMS_MAX)
         return pst_fail(PST_E_LIMIT,

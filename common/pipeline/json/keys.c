@@ -19,11 +19,11 @@ void pst_json_join(char out[PST_JSON_PATH_MAX], const char *path, const char *ke
 static void read_number(const struct reader *r, const struct pst_json_key *k, const json_t *value)
 {
     const double number = json_number_value(value);
+    const char *least = k->zero ? "of at least 0" : "above 0";
     if (!json_is_number(value))
         pst_json_error(r->doc, r->diag, r->path, "expected a number, found %s", pst_json_kind(value));
     else if (!isfinite(number) || number < 0 || (number <= 0 && !k->zero))
-        pst_json_error(r->doc, r->diag, r->path, "expected a number %s, found %g",
-                       k->zero ? "of at least 0" : "above 0", number);
+        pst_json_error(r->doc, r->diag, r->path, "expected a number %s, found %g", least, number);
     else
         *(double *)k->to = number;
 }
@@ -57,9 +57,10 @@ static void read_value(const struct reader *r, const struct pst_json_key *k, jso
     case PST_JSON_ARRAY:
         if (k->kind == PST_JSON_OBJECT ? json_is_object(value) : json_is_array(value))
             *(json_t **)k->to = value;
+        else if (k->kind == PST_JSON_OBJECT)
+            pst_json_error(r->doc, r->diag, r->path, "expected an object, found %s", pst_json_kind(value));
         else
-            pst_json_error(r->doc, r->diag, r->path, "expected %s, found %s",
-                           k->kind == PST_JSON_OBJECT ? "an object" : "a list", pst_json_kind(value));
+            pst_json_error(r->doc, r->diag, r->path, "expected a list, found %s", pst_json_kind(value));
         return;
     }
 }

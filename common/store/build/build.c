@@ -181,14 +181,14 @@ pst_rc pst_build_look_at(const char *dir, bool force, bool *replace)
                         "%s contains '%s', which is not part of a dataset: choose another directory", dir,
                         c.foreign);
     if (c.some && !c.manifest && !c.cut_off)
-        return pst_fail(PST_E_STATE, "%s contains arrays, but no %s: choose another directory", dir,
-                        PST_MANIFEST_FILE);
-    if (c.some && !force)
+        return pst_fail(PST_E_STATE, "%s contains arrays of a dataset, but no %s: choose another directory",
+                        dir, PST_MANIFEST_FILE);
+    if (c.some && !force && c.cut_off)
         return pst_fail(PST_E_STATE,
-                        c.cut_off
-                            ? "%s holds a dataset whose replacement was interrupted: --force replaces it"
-                            : "%s already contains a dataset: give --force to replace it",
+                        "%s contains a dataset whose replacement was interrupted: give --force to replace it",
                         dir);
+    if (c.some && !force)
+        return pst_fail(PST_E_STATE, "%s already contains a dataset: give --force to replace it", dir);
     return PST_OK;
 }
 
@@ -314,7 +314,8 @@ static pst_rc compare_keys(const struct pst_build *b, const json_t *key)
     const char *ours = json_string_value(json_object_get(key, "command"));
     if (command == NULL || ours == NULL || strcmp(command, ours) != 0)
         return pst_fail(PST_E_STATE,
-                        "--resume: expected the interrupted command, '%.400s', found '%.400s': %s",
+                        "--resume: this command differs from the interrupted one. Interrupted: '%.400s'. "
+                        "Now: '%.400s'. Repeat the interrupted command; %s",
                         command != NULL ? command : "?", ours, over);
     json_t *then = json_object_get(before, "sources"), *now = json_object_get(key, "sources");
     const char *path;

@@ -153,8 +153,8 @@ static pst_rc begin(struct pst_csc_builder *c)
     const struct pst_csc_builder_spec *spec = &c->spec;
     if (spec->memory_bytes < PST_CSC_BUILDER_MEMORY_MIN)
         return pst_fail(PST_E_LIMIT,
-                        "--memory: sorting edges needs at least %u bytes, but its share is %" PRIu64
-                        ": increase --memory",
+                        "--memory: sorting edges needs at least %u bytes, but only %" PRIu64
+                        " bytes of the memory are left for it: increase --memory",
                         PST_CSC_BUILDER_MEMORY_MIN, spec->memory_bytes);
     c->high = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->high);
     c->low = malloc(2 * PST_CSC_BUILDER_EDGE_BLOCK * sizeof *c->low);
@@ -536,7 +536,8 @@ pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struc
         return PST_OK;
     if (c->phase == PST_CSC_BUILDER_DONE)
         return pst_fail(PST_E_STATE,
-                        "--resume: %s does not match the journal: import without --resume to start over",
+                        "--resume: %s does not match the journal of the interrupted import: import without "
+                        "--resume to start over",
                         c->spec.build->partial);
     struct out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
     if (o == NULL)

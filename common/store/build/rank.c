@@ -18,8 +18,8 @@ static pst_rc grow(struct pst_rank *r, int64_t ids)
     int64_t need = (ids + 63) / 64;
     if (need > most)
         return pst_fail(PST_E_LIMIT,
-                        "id %" PRId64 ": renumbering ids this large needs --memory %" PRId64
-                        " MiB; or treat the ids as names with --ids strings",
+                        "id %" PRId64 ": renumbering such large ids needs --memory %" PRId64
+                        "MiB; --ids strings needs less, and treats ids as names",
                         ids - 1, need / (1 << 14) + 1);
     int64_t words = pst_min_i64(most, pst_max_i64(need, pst_max_i64(2 * had, 1024)));
     uint64_t *bits = realloc(r->bits, (size_t)words * 8);

@@ -131,9 +131,11 @@ static pst_rc check_others(const struct removal *r)
             (void)snprintf(others + used, sizeof others - used, " '%.255s'", e->d_name);
     }
     (void)closedir(d);
-    return n == 0 ? PST_OK
-                  : pst_fail(PST_E_STATE, "%s holds%s%s, which %s does not list: move it elsewhere first",
-                             r->dir, others, n > OTHERS_TOLD ? " and more" : "", PST_MANIFEST_FILE);
+    const char *more = n > OTHERS_TOLD ? " and more" : "";
+    return n == 0
+               ? PST_OK
+               : pst_fail(PST_E_STATE, "%s contains%s%s, which %s does not list: move these elsewhere first",
+                          r->dir, others, more, PST_MANIFEST_FILE);
 }
 
 /* ---- removing ---- */

@@ -23,7 +23,7 @@ static pst_rc read_head(int fd, unsigned char *head, size_t room, size_t *got)
     while (*got < room) {
         ssize_t n = pread(fd, head + *got, room - *got, (off_t)*got);
         if (n < 0)
-            return pst_fail_errno("cannot read");
+            return pst_fail_errno("cannot read the array's file");
         if (n == 0)
             break;
         *got += (size_t)n;
@@ -35,9 +35,9 @@ static pst_rc parse_file(struct pst_array *array, int fd)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return pst_fail_errno("cannot stat");
+        return pst_fail_errno("cannot get the status of the array's file");
     if (!S_ISREG(st.st_mode))
-        return pst_fail(PST_E_FORMAT, "expected a regular file");
+        return pst_fail(PST_E_FORMAT, "expected a regular file with an array, found another kind of file");
     size_t room = PST_NPY_HEADER_MAX + 12, got;
     unsigned char *head = malloc(room);
     if (head == NULL)
@@ -63,8 +63,8 @@ pst_rc pst_array_open_edges(struct pst_array *array, const char *path)
 {
     *array = (struct pst_array){.map = NULL};
     if (strlen(path) >= sizeof array->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof array->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path of an array has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof array->path - 1, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return pst_fail_errno("cannot open %s", path);
@@ -94,8 +94,8 @@ pst_rc pst_array_open_raw(struct pst_array *array, const char *path, enum pst_dt
     struct stat st;
     *array = (struct pst_array){.dtype = dtype, .rank = rank, .shape = {shape[0], shape[1]}};
     if (strlen(path) >= sizeof array->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof array->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path of an array has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof array->path - 1, path);
     if (stat(path, &st) != 0)
         return pst_fail_errno("cannot open %s", path);
     if (__builtin_mul_overflow((uint64_t)shape[0], (uint64_t)shape[1], &array->data_bytes) ||
@@ -181,8 +181,8 @@ static pst_rc prepare(struct pst_array_writer *w, const char *path, enum pst_dty
     assert(rank == 1 || rank == 2);
     *w = (struct pst_array_writer){.fd = -1, .dtype = dtype, .rank = rank};
     if (strlen(path) >= sizeof w->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof w->path - 1);
+        return pst_fail(PST_E_LIMIT, "the path of an array has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof w->path - 1, path);
     memcpy(w->path, path, strlen(path) + 1);
     w->shape[0] = shape[0];
     w->shape[1] = rank == 2 ? shape[1] : 1;
@@ -243,7 +243,10 @@ pst_rc pst_array_writer_reopen(struct pst_array_writer *w, const char *path, enu
     pst_rc rc = prepare(w, path, dtype, rank, shape);
     uint64_t bytes = PST_PAGE + written;
     if (rc == PST_OK && written > w->expected)
-        rc = pst_fail(PST_E_STATE, "%s: the file already has more bytes than its shape allows", path);
+        rc = pst_fail(PST_E_STATE,
+                      "%s: the interrupted import wrote more bytes than the array's shape allows: import "
+                      "again without --resume",
+                      path);
     if (rc == PST_OK && (w->fd = open(path, O_RDWR | O_CLOEXEC)) < 0)
         rc = pst_fail_errno("cannot open %s", path);
     if (rc == PST_OK)
@@ -268,7 +271,7 @@ pst_rc pst_array_writer_sync(struct pst_array_writer *w)
 pst_rc pst_array_write(struct pst_array_writer *w, const void *data, size_t bytes)
 {
     if (bytes > w->expected - w->written)
-        return pst_fail(PST_E_STATE, "%s: %zu more bytes than its shape allows", w->path,
+        return pst_fail(PST_E_STATE, "%s: cannot write %zu bytes more than the array's shape allows", w->path,
                         bytes - (size_t)(w->expected - w->written));
     const unsigned char *from = data;
     while (bytes > 0) {
@@ -297,8 +300,9 @@ pst_rc pst_array_writer_shrink(struct pst_array_writer *w, int64_t rows)
     w->expected = (uint64_t)rows * (uint64_t)w->shape[1] * pst_dtype_bytes(w->dtype);
     return w->written == w->expected
                ? PST_OK
-               : pst_fail(PST_E_STATE, "%s: expected %" PRIu64 " bytes of data, found %" PRIu64, w->path,
-                          w->expected, w->written);
+               : pst_fail(PST_E_STATE,
+                          "%s: the array needs %" PRIu64 " bytes of data, but %" PRIu64 " were written",
+                          w->path, w->expected, w->written);
 }
 
 /* The header that is true now, and the checksum with it. */
@@ -319,8 +323,9 @@ static pst_rc rewrite_header(struct pst_array_writer *w)
 pst_rc pst_array_writer_finish(struct pst_array_writer *w, uint64_t *checksum)
 {
     if (w->written != w->expected)
-        return pst_fail(PST_E_STATE, "%s: expected %" PRIu64 " bytes of data, found %" PRIu64, w->path,
-                        w->expected, w->written);
+        return pst_fail(PST_E_STATE,
+                        "%s: the array needs %" PRIu64 " bytes of data, but %" PRIu64 " were written",
+                        w->path, w->expected, w->written);
     pst_rc rc = flush(w);
     if (rc == PST_OK && w->shrunk)
         rc = rewrite_header(w);

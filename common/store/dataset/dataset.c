@@ -200,7 +200,8 @@ static pst_rc no_such_split(const struct pst_dataset *ds, const char *name)
     size_t used = 0;
     if (ds->splits == 0)
         return pst_fail(PST_E_ARG,
-                        "%s has no split named '%s': its only split has no name; expected train, val or test",
+                        "%s has no split named '%s': expected train, val or test, because the dataset's only "
+                        "split has no name",
                         ds->dir, name);
     for (int k = 0; k < ds->splits && used < sizeof names; k++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k > 0 ? ", " : "",

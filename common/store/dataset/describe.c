@@ -110,9 +110,10 @@ pst_rc pst_describe_degrees(const struct pst_dataset *ds, struct pst_describe_de
     pst_rc rc = tally_init(&t, ds->edges);
     for (int64_t v = 0; v < ds->vertices && rc == PST_OK; v++) {
         if (indptr[v + 1] < indptr[v] || indptr[v] < 0 || indptr[v + 1] > ds->edges)
-            rc = pst_fail(PST_E_FORMAT,
-                          "%s: the offsets fall after entry %" PRId64 " (`penstock verify` shows details)",
-                          ds->indptr.path, v);
+            rc =
+                pst_fail(PST_E_FORMAT,
+                         "%s: the offsets decrease after entry %" PRId64 " (`penstock verify` shows details)",
+                         ds->indptr.path, v);
         else
             tally_add(&t, indptr[v + 1] - indptr[v]);
     }

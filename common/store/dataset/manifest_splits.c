@@ -14,7 +14,8 @@ pst_rc pst_manifest_splits(struct pst_manifest *m, int splits)
 {
     assert(m->split == NULL);
     if (splits > PST_DATASET_SPLITS_MAX)
-        return pst_fail(PST_E_LIMIT, "%d splits; at most %d are allowed", splits, PST_DATASET_SPLITS_MAX);
+        return pst_fail(PST_E_LIMIT, "the dataset would have %d splits; at most %d are allowed", splits,
+                        PST_DATASET_SPLITS_MAX);
     m->split = calloc((size_t)splits + 1, sizeof *m->split);
     m->splits = splits;
     return m->split != NULL ? PST_OK

@@ -14,8 +14,10 @@ pst_rc pst_manifest_types(struct pst_manifest *m, int vertex_types, int edge_typ
 {
     assert(m->vertex_type == NULL && m->edge_type == NULL);
     if (vertex_types > PST_MANIFEST_VERTEX_TYPES_MAX || edge_types > PST_MANIFEST_EDGE_TYPES_MAX)
-        return pst_fail(PST_E_LIMIT, "%d vertex types and %d edge types; at most %d and %d are allowed",
-                        vertex_types, edge_types, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the dataset would have %d vertex types and %d edge types; at most %d and %d are allowed",
+            vertex_types, edge_types, PST_MANIFEST_VERTEX_TYPES_MAX, PST_MANIFEST_EDGE_TYPES_MAX);
     m->vertex_type = calloc((size_t)vertex_types + 1, sizeof *m->vertex_type);
     m->edge_type = calloc((size_t)edge_types + 1, sizeof *m->edge_type);
     m->vertex_types = vertex_types;

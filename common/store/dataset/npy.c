@@ -185,11 +185,9 @@ static pst_rc scan_dict(struct scan *s, struct pst_npy *out)
             break;
         }
     }
+    const char *lacks = !(seen & 1) ? "'descr'" : !(seen & 2) ? "'fortran_order'" : "'shape'";
     if (seen != 7)
-        return pst_fail(PST_E_FORMAT, "the header lacks %s",
-                        !(seen & 1)   ? "'descr'"
-                        : !(seen & 2) ? "'fortran_order'"
-                                      : "'shape'");
+        return pst_fail(PST_E_FORMAT, "the header lacks the key %s", lacks);
     skip_space(s);
     if (s->at + 1 != s->end || s->text[s->at] != '\n')
         return unexpected(s, "spaces and one newline at the header's end");
@@ -305,7 +303,8 @@ pst_rc pst_npy_dtype(const char *descr, enum pst_dtype *out)
         }
     }
     if (descr[0] == '>')
-        return pst_fail(PST_E_FORMAT, "'descr': expected little endian, found big endian '%s'", descr);
+        return pst_fail(PST_E_FORMAT,
+                        "'descr': expected a little-endian type, found the big-endian type '%s'", descr);
     if (descr[0] != '\0' && descr[1] == 'O')
         return pst_fail(PST_E_FORMAT, "'descr': '%s' holds Python objects, which Penstock never reads",
                         descr);

@@ -46,8 +46,8 @@ pst_rc pst_stripe_place_topology(struct pst_stripe *s, uint64_t indices_bytes, u
     if (s->vertices >= AREA_MAX / sizeof(int64_t) || indices_bytes > AREA_MAX || rows > AREA_MAX ||
         s->data_at > AREA_MAX || block > BLOCK_MAX)
         return pst_fail(PST_E_LIMIT,
-                        "%s: expected topology and features of at most 1 EiB each, and blocks of at most %d "
-                        "bytes",
+                        "%s: the topology and the features can have at most 1 EiB each, and the drive's "
+                        "blocks at most %d bytes",
                         s->name, BLOCK_MAX);
     s->unit = block < PST_PAGE ? PST_PAGE : block;
     uint64_t at = s->data_at + rows;
@@ -142,8 +142,8 @@ pst_rc pst_stripe_decode(struct pst_stripe *s, const unsigned char block[PST_STR
         return PST_OK;
     if (h.version != VERSION && h.version != TOPOLOGY_VERSION)
         return pst_fail(PST_E_FORMAT,
-                        "%s: a stripe of version %" PRIu32
-                        "; expected version %d or %d (write it again with `penstock store`)",
+                        "%s: the drive has rows in format version %" PRIu32
+                        "; expected version %d or %d (write the drive again with `penstock store`)",
                         where, h.version, VERSION, TOPOLOGY_VERSION);
     const size_t bytes = bytes_before_checksum(h.version);
     memcpy(&checksum, block + bytes, sizeof checksum);
@@ -156,7 +156,8 @@ pst_rc pst_stripe_decode(struct pst_stripe *s, const unsigned char block[PST_STR
         return PST_OK;
     *s = (struct pst_stripe){.stripes = 0};
     return pst_fail(PST_E_FORMAT,
-                    "%s: the signature block is damaged (write the drive again with `penstock store`)",
+                    "%s: the drive's first block, which says what is on the drive, is damaged (write the "
+                    "drive again with `penstock store`)",
                     where);
 }
 
@@ -186,19 +187,20 @@ pst_rc pst_stripe_match(const unsigned char block[PST_STRIPE_BLOCK], const struc
             where, out->name, out->digest, ds->name, ds->digest, ds->dir);
     if (out->stripe != stripe || out->stripes != stripes)
         return pst_fail(PST_E_STATE,
-                        "%s: is stripe %" PRIu32 " of %" PRIu32 "; expected stripe %" PRIu32 " of %" PRIu32
-                        ": give the drives in the same order as to `penstock store`",
+                        "%s: is drive %" PRIu32 " of %" PRIu32 " of its dataset; expected drive %" PRIu32
+                        " of %" PRIu32 ": list the drives in the same order as for `penstock store`",
                         where, out->stripe, out->stripes, stripe, stripes);
     if (out->row_bytes != ds->stride_bytes || out->vertices != (uint64_t)ds->vertices)
-        return pst_fail(PST_E_FORMAT, "%s: has rows of %" PRIu64 " bytes; expected %" PRIu64, where,
-                        out->row_bytes, ds->stride_bytes);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: has rows of %" PRIu64 " bytes; expected %" PRIu64 " bytes, as in the dataset",
+                        where, out->row_bytes, ds->stride_bytes);
     const uint64_t indptr_bytes = ((uint64_t)ds->vertices + 1) * sizeof(int64_t),
                    indices_bytes = (uint64_t)ds->edges * pst_dtype_bytes(ds->indices.dtype);
     if (out->unit > 0 && (out->topology[PST_STRIPE_INDPTR].bytes != indptr_bytes ||
                           out->topology[PST_STRIPE_INDICES].bytes != indices_bytes))
         return pst_fail(PST_E_FORMAT,
-                        "%s: has a topology of %" PRIu64 " + %" PRIu64 " bytes; expected %" PRIu64
-                        " + %" PRIu64,
+                        "%s: has %" PRIu64 " bytes of indptr and %" PRIu64
+                        " bytes of indices; expected %" PRIu64 " and %" PRIu64,
                         where, out->topology[PST_STRIPE_INDPTR].bytes,
                         out->topology[PST_STRIPE_INDICES].bytes, indptr_bytes, indices_bytes);
     return PST_OK;
@@ -221,9 +223,9 @@ pst_rc pst_stripe_agree(const struct pst_stripe *s, const char *where, const str
     if (s->group == first->group && s->unit == first->unit && s->data_at == first->data_at)
         return PST_OK;
     return pst_fail(PST_E_STATE,
-                    "%s and %s were written by different commands: groups of %" PRIu32 " and %" PRIu32
-                    " rows, units of %" PRIu32 " and %" PRIu32
-                    " bytes of topology; write all drives with one command: `penstock store %s%s --to`",
-                    first_where, where, first->group, s->group, first->unit, s->unit, ds->dir,
-                    option_of(first->unit > 0 ? first : s));
+                    "%s and %s were written by different commands: write all drives with one command, "
+                    "`penstock store %s%s --to` (rows in a group: %" PRIu32 " and %" PRIu32
+                    "; bytes of topology in a unit: %" PRIu32 " and %" PRIu32 ")",
+                    first_where, where, ds->dir, option_of(first->unit > 0 ? first : s), first->group,
+                    s->group, first->unit, s->unit);
 }

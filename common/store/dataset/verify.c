@@ -228,8 +228,9 @@ static pst_rc read_full(int fd, const char *path, void *out, size_t bytes)
         if (n < 0)
             return pst_fail_errno("%s: cannot read", path);
         if (n == 0)
-            return pst_fail(PST_E_FORMAT, "%s ended %zu bytes early: it changed while it was being read",
-                            path, bytes - done);
+            return pst_fail(PST_E_FORMAT,
+                            "%s ends %zu bytes too early: the file changed while it was being read", path,
+                            bytes - done);
         done += (size_t)n;
     }
     return PST_OK;

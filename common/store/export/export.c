@@ -110,7 +110,8 @@ pst_rc pst_export(struct pst_dataset *ds, const char *dir, enum pst_export_forma
     if (n == 0)
         return pst_fail(PST_E_ARG, "the output directory's path is empty");
     if (n >= sizeof to)
-        return pst_fail(PST_E_ARG, "output directory: expected a path of 1 to %zu bytes", sizeof to - 1);
+        return pst_fail(PST_E_ARG, "the path of the output directory is too long: expected 1 to %zu bytes",
+                        sizeof to - 1);
     (void)snprintf(to, sizeof to, "%.*s", (int)n, dir);
     if (access(to, F_OK) == 0)
         return pst_fail(PST_E_STATE, "%s already exists: choose another directory", dir);

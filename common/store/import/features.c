@@ -17,10 +17,10 @@
 
 static pst_rc bad_value(const struct pst_array *a, int64_t row, int64_t column, double value)
 {
-    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column,
-                    isnan(value)   ? "NaN: expected a finite number"
-                    : isinf(value) ? "infinite: expected a finite number"
-                                   : "the value does not fit float32");
+    const char *why = isnan(value)   ? "NaN: expected a finite number"
+                      : isinf(value) ? "infinite: expected a finite number"
+                                     : "the value does not fit float32";
+    return pst_fail(PST_E_FORMAT, "%s: row %" PRId64 ", column %" PRId64 ": %s", a->path, row, column, why);
 }
 
 static inline double real_at(const struct pst_array *a, int64_t i)
@@ -180,7 +180,8 @@ static pst_rc link_features(const struct pst_import_state *im, struct pst_build 
     const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
     const char *why = why_not(im, type);
     if (why != NULL)
-        return pst_fail(PST_E_ARG, "--link: %s: import without --link to copy them", why);
+        return pst_fail(PST_E_ARG,
+                        "--link cannot be used, because %s: import without --link to copy the features", why);
     uint64_t row = (uint64_t)im->feature_dim * pst_dtype_bytes(a->dtype);
     struct pst_array_entry e = {
         .present = true, .dtype = a->dtype, .rank = 2, .shape = {im->vertices, im->feature_dim}};

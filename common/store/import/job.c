@@ -46,7 +46,8 @@ pst_rc pst_import_budget(uint64_t memory_bytes, enum pst_import_kind kind, struc
     out->names = memory_bytes / 16 * parts[kind].names_of;
     out->graph = memory_bytes / 16 * parts[kind].graph_of;
     if (memory_bytes < least)
-        return pst_fail(PST_E_LIMIT, "--memory: this import needs at least %" PRIu64 " MiB, found %.1f MiB",
+        return pst_fail(PST_E_LIMIT,
+                        "--memory: this import needs at least %" PRIu64 " MiB of memory, found %.1f MiB",
                         (least + MIB - 1) / MIB, (double)memory_bytes / (double)MIB);
     out->sort = memory_bytes - parts[kind].dictionaries * out->names - out->graph - parts[kind].text;
     return PST_OK;

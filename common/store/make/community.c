@@ -45,20 +45,25 @@ static pst_rc check_spec(const struct pst_community_spec *s)
         return pst_fail(PST_E_ARG, "--vertices: expected 2 to 2147483647, found %" PRId64, s->vertices);
     if (s->classes < 1 || s->classes > CLASSES_MAX || s->classes * 2 > s->vertices)
         return pst_fail(
-            PST_E_ARG, "--classes: expected 1 to %d, and at most half the number of vertices, found %" PRId64,
+            PST_E_ARG,
+            "--classes: expected 1 to %d, and at most half of the number of vertices, found %" PRId64,
             CLASSES_MAX, s->classes);
     if (s->feature_dim < 0 || s->feature_dim > PST_GEN_DIM_MAX)
         return pst_fail(PST_E_ARG, "--features: expected 0 to %d, found %" PRId64, PST_GEN_DIM_MAX,
                         s->feature_dim);
     if (!(s->degree > 0 && s->degree <= (double)s->vertices && s->degree <= 1e6))
-        return pst_fail(
-            PST_E_ARG, "--degree: expected more than 0, and at most 1e6 and the number of vertices, found %g",
-            s->degree);
+        return pst_fail(PST_E_ARG,
+                        "--degree: expected a number above 0, and at most the smaller of 1e6 and the number "
+                        "of vertices, found %g",
+                        s->degree);
     if (!(s->homophily >= 0 && s->homophily <= 1) || (s->classes == 1 && s->homophily < 1))
-        return pst_fail(PST_E_ARG, "--homophily: expected 0 to 1 (and 1 with one class), found %g",
-                        s->homophily);
+        return pst_fail(
+            PST_E_ARG,
+            "--homophily: expected a number from 0 to 1, and 1 if there is only one class, found %g",
+            s->homophily);
     if (!(s->exponent > 2 && s->exponent <= 10))
-        return pst_fail(PST_E_ARG, "--exponent: expected more than 2 and at most 10, found %g", s->exponent);
+        return pst_fail(PST_E_ARG, "--exponent: expected a number above 2 and at most 10, found %g",
+                        s->exponent);
     if (!(s->noise >= 0 && s->noise <= 1e6))
         return pst_fail(PST_E_ARG, "--noise: expected 0 to 1e6, found %g", s->noise);
     if (!(s->train >= 0 && s->val >= 0 && s->train + s->val <= 1))

@@ -236,8 +236,10 @@ pst_rc pst_derive_split(const struct pst_dataset *ds, struct pst_build *b, const
         goto out;
     int64_t n = candidates(ds, id), at = 0, count[3];
     if (sum * (double)n < 0.5)
-        rc = pst_fail(PST_E_ARG, "%g of %" PRId64 " vertices%s: every split would be empty", sum, n,
-                      ds->labels.map != NULL ? " that have a label" : "");
+        rc = pst_fail(PST_E_ARG,
+                      "every split would be empty: the sizes of the splits sum to %g of %" PRId64
+                      " vertices%s; give larger sizes",
+                      sum, n, ds->labels.map != NULL ? " that have a label" : "");
     struct pst_shuffle shuffle;
     pst_shuffle_init(&shuffle, n, seed, 0);
     const bool all = sum > 1 - 1e-9; /* then the last part takes what rounding left over */
@@ -373,9 +375,9 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
         return pst_fail(PST_E_ARG,
                         "%s has %" PRId64 " rows; expected one for each of the %" PRId64 " vertices of %s",
                         rows->path, rows->shape[0], ds->vertices, ds->dir);
+    const char *told = rows != NULL ? "the number of columns of --rows" : "--dim";
     if (dim < 1 || dim > PST_GEN_DIM_MAX)
-        return pst_fail(PST_E_ARG, "%s: expected 1 to %d, found %" PRId64,
-                        rows != NULL ? "columns of the rows" : "--dim", PST_GEN_DIM_MAX, dim);
+        return pst_fail(PST_E_ARG, "%s: expected 1 to %d, found %" PRId64, told, PST_GEN_DIM_MAX, dim);
     if (ds->vertex_types > 0)
         return pst_fail(PST_E_ARG, "%s has %d vertex types, each with its own features: expected one type",
                         ds->dir, ds->vertex_types);

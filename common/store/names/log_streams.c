@@ -356,7 +356,8 @@ pst_rc pst_ids_more(struct pst_ids_reader *r)
         memcpy(&n, p, sizeof n);
     const size_t item = n > 0 ? p[2] : 0;
     if (n == 0 || n > PST_NAMES_PACK_IDS || item == 0 || item > 8 || PACK_HEAD + n * item > left)
-        return pst_fail(PST_E_FORMAT, "a temporary file of numbers ends early");
+        return pst_fail(PST_E_FORMAT, "a temporary file of vertex numbers ends too early: the disk may be "
+                                      "faulty; import again without --resume");
     const uint64_t mask = item == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * item) - 1;
     for (unsigned i = 0; i < n; i++) {
         memcpy(&r->id[i], p + PACK_HEAD + i * item, 8); /* the buffer has 8 bytes more */

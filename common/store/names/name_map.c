@@ -152,9 +152,10 @@ static pst_rc read_file(struct reading *r)
                       r->spec->path);
     if (rc == PST_OK && !r->no_integer)
         tell_repairs(r);
+    const char *as = r->spec->counted ? ", as in its first line" : "";
     if (rc == PST_OK && r->found != r->n && !r->no_integer)
         rc = pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " names%s, found %" PRId64, r->spec->path, r->n,
-                      r->spec->counted ? ", as in its first line" : "", r->found);
+                      as, r->found);
     pst_text_close(&r->text);
     return rc;
 }

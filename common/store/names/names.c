@@ -30,8 +30,10 @@ pst_rc pst_names_new(struct pst_names **out, const struct pst_names_spec *spec)
     assert(spec->row > 0 && GROUP % spec->row == 0);
     *out = NULL;
     if (spec->memory_bytes < PST_NAMES_MEMORY_MIN)
-        return pst_fail(PST_E_LIMIT, "names: need at least %u bytes of memory, found %llu: increase --memory",
-                        PST_NAMES_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the names of vertices need at least %u bytes of memory, found %llu: increase --memory",
+            PST_NAMES_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
     struct pst_names *n = calloc(1, sizeof *n);
     if (n == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate names");
@@ -123,7 +125,8 @@ static pst_rc begin_aside(struct pst_names *n)
     n->resident_bytes = n->dict.text_bytes;
     if (n->spec.depth > PST_NAMES_DEPTH_MAX)
         return pst_fail(PST_E_LIMIT,
-                        "names still take %llu KiB after being divided %d times: increase --memory",
+                        "a part of the names does not fit the %llu KiB of memory for names, although the "
+                        "names were divided %d times: increase --memory",
                         (unsigned long long)(n->spec.memory_bytes >> 10), PST_NAMES_DEPTH_MAX);
     pst_rc rc = pst_names_open(n, FILE_LOG, LOG_STREAMS);
     n->known = (struct pst_ids_writer){.s = &n->file[FILE_LOG], .stream = LOG_KNOWN};

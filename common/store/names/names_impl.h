@@ -70,7 +70,9 @@ PST_MUST_USE pst_rc pst_names_take(struct pst_log_stream_reader *r, struct pst_n
 
 static inline pst_rc damaged(void)
 {
-    return pst_fail(PST_E_FORMAT, "the temporary file of names is damaged");
+    return pst_fail(
+        PST_E_FORMAT,
+        "the temporary file of names is damaged: the disk may be faulty; import again without --resume");
 }
 
 static inline size_t put_varint(unsigned char *to, uint64_t value)

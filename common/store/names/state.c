@@ -77,8 +77,8 @@ static pst_rc load_parts(struct pst_names *n, const json_t *all)
 {
     n->parts = (int)json_array_size(all);
     if (n->parts < 1 || n->parts > PST_NAMES_PARTS_MAX || n->step > PST_NAMES_GIVING)
-        return pst_fail(PST_E_FORMAT,
-                        "--resume: the names in the journal of the interrupted import are damaged");
+        return pst_fail(PST_E_FORMAT, "--resume: the names in the journal of the interrupted import are "
+                                      "damaged: import again without --resume");
     for (int p = 0; p < n->parts; p++) {
         const json_t *one = json_array_get(all, (size_t)p);
         n->part[p] = (struct names_part){.mentions = (uint64_t)json_integer_value(json_array_get(one, 0)),
@@ -99,8 +99,8 @@ static pst_rc load_files(struct pst_names *n, const json_t *files)
         rc = pst_log_streams_load(&n->file[i], n->spec.dir, pst_names_file_name(n, (enum names_file)i),
                                   json_array_get(files, (size_t)i));
         if (rc == PST_OK && n->file[i].n != (i == FILE_LOG ? LOG_STREAMS : streams_of_part[i] * n->parts))
-            rc = pst_fail(PST_E_FORMAT,
-                          "--resume: the names in the journal of the interrupted import are damaged");
+            rc = pst_fail(PST_E_FORMAT, "--resume: the names in the journal of the interrupted import are "
+                                        "damaged: import again without --resume");
     }
     if (rc == PST_OK)
         n->block_bytes = n->file[FILE_LOG].block_bytes;

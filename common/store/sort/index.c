@@ -134,13 +134,16 @@ static pst_rc restore(struct spill *s, struct partition *p, const struct head *h
     if (ok && !h->finished)
         ok = take(&splitters, narrow, (h->buckets - 1) * sizeof *narrow) &&
              take(&splitters, wide, (h->buckets - 1) * sizeof *wide);
-    pst_rc rc = ok ? pst_sorter_partition_restore(p, s, narrow, wide, (unsigned)h->buckets, h->pack_keys)
-                   : pst_fail(PST_E_FORMAT, "it is truncated");
+    pst_rc rc =
+        ok ? pst_sorter_partition_restore(p, s, narrow, wide, (unsigned)h->buckets, h->pack_keys)
+           : pst_fail(PST_E_FORMAT,
+                      "this file of the interrupted import is truncated: import again without --resume");
     free(narrow);
     free(wide);
     for (unsigned i = 0; rc == PST_OK && i < p->buckets; i++)
         if (!take_bucket(&in, s, &p->bucket[i]))
-            rc = pst_fail(PST_E_FORMAT, "it is truncated, or memory ran out");
+            rc = pst_fail(PST_E_FORMAT, "this file of the interrupted import is truncated, or memory ran "
+                                        "out: import again without --resume");
     return rc;
 }
 
@@ -151,12 +154,14 @@ static pst_rc parse(struct spill *s, struct partition *p, struct index_part *of,
     uint64_t sum;
     struct input in = {text, text + bytes};
     if (bytes < sizeof h + sizeof sum)
-        return pst_fail(PST_E_FORMAT, "it is truncated");
+        return pst_fail(PST_E_FORMAT,
+                        "this file of the interrupted import is truncated: import again without --resume");
     memcpy(&sum, text + bytes - sizeof sum, sizeof sum);
     in.end -= sizeof sum;
     if (XXH3_64bits(text, bytes - sizeof sum) != sum || !take(&in, &h, sizeof h) ||
         memcmp(h.magic, magic, sizeof magic) != 0 || h.buckets == 0 || h.buckets > UINT32_MAX)
-        return pst_fail(PST_E_FORMAT, "the table of edge partitions is damaged");
+        return pst_fail(PST_E_FORMAT,
+                        "this file of the interrupted import is damaged: import again without --resume");
     *of = (struct index_part){
         .finished = h.finished, .wide = h.wide, .pack_keys = (size_t)h.pack_keys, .keys = h.keys};
     s->block_bytes = (size_t)h.block_bytes;

@@ -75,11 +75,13 @@ static pst_rc load(const struct giver *g, struct slot *slot, unsigned char *buff
         if (rc != PST_OK)
             return rc;
         if (n > slot->n - at)
-            return pst_fail(PST_E_IO, "the temporary file of edges has more edges than were written");
+            return pst_fail(PST_E_IO, "the temporary file of edges has more edges than were written: the "
+                                      "disk may be faulty; import again");
     }
     if (at != slot->n)
         return pst_fail(PST_E_IO,
-                        "the temporary file of edges should have %zu edges in this bucket, but has %zu",
+                        "a part of the temporary file of edges should have %zu edges, but has %zu: the disk "
+                        "may be faulty; import again",
                         slot->n, at);
     slot->sorted = pst_sort_keys(slot->a, slot->b, slot->n, spec->wide);
     if (spec->dedupe)

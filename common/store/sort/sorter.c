@@ -71,7 +71,9 @@ pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spe
 {
     *out = NULL;
     if (spec->memory_bytes < PST_SORTER_MEMORY_MIN)
-        return pst_fail(PST_E_ARG, "--memory: sorting needs at least %u bytes, but has %llu",
+        return pst_fail(PST_E_ARG,
+                        "--memory: sorting edges needs at least %u bytes, but only %llu are left for it: "
+                        "increase --memory",
                         PST_SORTER_MEMORY_MIN, (unsigned long long)spec->memory_bytes);
     struct pst_sorter *s = calloc(1, sizeof *s);
     if (s == NULL)

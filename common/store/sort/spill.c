@@ -51,7 +51,9 @@ static pst_rc read_all(int fd, void *out, size_t bytes, off_t at)
         if (n < 0)
             return pst_fail_errno("cannot read the temporary file of edges");
         if (n == 0)
-            return pst_fail(PST_E_IO, "the temporary file of edges ends at byte %jd",
+            return pst_fail(PST_E_IO,
+                            "the temporary file of edges ends too early, at byte %jd: the disk may be "
+                            "faulty; import again",
                             (intmax_t)at + (intmax_t)done);
         done += (size_t)n;
     }

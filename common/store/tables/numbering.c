@@ -153,8 +153,10 @@ static pst_rc fill_numbers(struct pst_numbered *t, int64_t *number, int64_t rows
                 number[row * t->keys + k] = id;
         }
         if (rc != PST_OK || !more)
-            return rc == PST_OK ? pst_fail(PST_E_FORMAT, "%s changed while it was read", t->table.text.path)
-                                : rc;
+            return rc == PST_OK
+                       ? pst_fail(PST_E_FORMAT, "%s changed while it was being read: import it again",
+                                  t->table.text.path)
+                       : rc;
     }
     return PST_OK;
 }

@@ -45,9 +45,11 @@ static pst_rc no_column(const struct pst_table *t, const char *said, const char 
 {
     char names[512];
     pst_table_names(t, names, sizeof names);
-    return pst_fail(PST_E_FORMAT, "%s: expected a column named %s%s%s, found %s", t->text.path,
-                    said[0] != '\0' ? said : usual, said[0] != '\0' ? "" : " or the name given with ",
-                    said[0] != '\0' ? "" : option, names[0] != '\0' ? names : "no header");
+    const char *found = names[0] != '\0' ? names : "no header";
+    if (said[0] != '\0')
+        return pst_fail(PST_E_FORMAT, "%s: expected a column named %s, found %s", t->text.path, said, found);
+    return pst_fail(PST_E_FORMAT, "%s: expected a column named %s or the name given with %s, found %s",
+                    t->text.path, usual, option, found);
 }
 
 /* Opens the table; its rows are of the vertices of one column, or of vertices 0, 1, 2, ... where it has none.
@@ -92,7 +94,8 @@ static pst_rc end_rows(const struct pst_tables_spec *s, struct pst_numbered *t, 
 static pst_rc twice(const struct pst_numbered *t)
 {
     return t->keys > 0 ? pst_table_fail(&t->table, t->key[0], "a vertex that no earlier row has")
-                       : pst_fail(PST_E_FORMAT, "%s: two rows describe the same vertex", t->table.text.path);
+                       : pst_fail(PST_E_FORMAT, "%s: two rows describe the same vertex: remove one of them",
+                                  t->table.text.path);
 }
 
 static pst_rc finish(struct pst_array_writer *w, pst_rc rc)

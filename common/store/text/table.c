@@ -132,8 +132,8 @@ static pst_rc count_columns(struct pst_table *t)
         p = pst_text_next_field(end, t->separator);
     }
     if (t->columns > PST_TABLE_COLUMNS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %d columns; at most %d are supported", t->text.path, t->columns,
-                        PST_TABLE_COLUMNS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s: the table has %d columns; at most %d are supported", t->text.path,
+                        t->columns, PST_TABLE_COLUMNS_MAX);
     t->field = calloc((size_t)t->columns, sizeof *t->field);
     t->name = calloc((size_t)t->columns, sizeof *t->name);
     t->plain = malloc(PST_TEXT_LINE_MAX + (size_t)t->columns);

@@ -30,9 +30,9 @@ static pst_rc read_some(struct pst_text *t, char *out, size_t room, size_t *got)
 
 static pst_rc damaged(const struct pst_text *t, const char *what)
 {
+    const char *kind = t->kind == PST_TEXT_GZIP ? "gzip" : "zstd";
     return pst_fail(PST_E_FORMAT, "%s: byte %" PRIu64 " of %" PRIu64 ": the %s data is damaged: %s", t->path,
-                    t->file_at - (t->in_end - t->in_at), t->file_bytes,
-                    t->kind == PST_TEXT_GZIP ? "gzip" : "zstd", what);
+                    t->file_at - (t->in_end - t->in_at), t->file_bytes, kind, what);
 }
 
 /* One step of a decoder over what is in `in`; *wrote bytes went out. */
@@ -86,7 +86,7 @@ static pst_rc fill_some(struct pst_text *t, char *out, size_t room, size_t *got)
         if (rc != PST_OK || *got > 0)
             return rc;
         if (no_more && !t->codec_ended)
-            return damaged(t, "the data end early, the file is truncated");
+            return damaged(t, "the data end too early: the file is truncated");
     }
 }
 
@@ -152,8 +152,9 @@ pst_rc pst_text_open(struct pst_text *t, const char *path)
 {
     *t = (struct pst_text){.fd = -1, .line = 1};
     if (strlen(path) >= sizeof t->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof t->path - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "the path of a text file has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof t->path - 1, path);
     memcpy(t->path, path, strlen(path) + 1);
     t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (t->fd < 0)
@@ -249,9 +250,11 @@ pst_rc pst_text_fail(const struct pst_text *t, const char *line, const char *at,
         n += (size_t)snprintf(shown + n, sizeof shown - n, c >= 32 && c < 127 ? "%c" : "\\x%02x", c);
     }
     shown[n] = '\0';
-    return pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": byte %td: expected %s, found %s%s%s%s", t->path, t->line,
-                    at - line + 1, what, bytes == 0 ? "the line's end" : "'", shown, bytes == 0 ? "" : "'",
-                    bytes == SHOWN_BYTES ? "..." : "");
+    const char *const end = "the line's end";
+    char found[sizeof shown + 8];
+    (void)snprintf(found, sizeof found, bytes == SHOWN_BYTES ? "'%s'..." : "'%s'", shown);
+    return pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": byte %td: expected %s, found %s", t->path, t->line,
+                    at - line + 1, what, bytes == 0 ? end : found);
 }
 
 bool pst_text_real(const char **p, double *out)

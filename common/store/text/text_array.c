@@ -80,8 +80,8 @@ static pst_rc begin(struct reading *r, const char *line)
                       : (*p == ' ' || *p == '\t') && !at_end(blanks(p)) && p[1] != ' ' && p[1] != '\t';
     }
     if (r->columns > PST_TEXT_COLUMNS_MAX)
-        return pst_fail(PST_E_LIMIT, "%s: %" PRId64 " columns; at most %d are supported", r->text.path,
-                        r->columns, PST_TEXT_COLUMNS_MAX);
+        return pst_fail(PST_E_LIMIT, "%s: the first line has %" PRId64 " columns; at most %d are supported",
+                        r->text.path, r->columns, PST_TEXT_COLUMNS_MAX);
     r->row.any = malloc((size_t)r->columns * 8);
     if (r->row.any == NULL)
         return pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a row", r->text.path);
@@ -97,8 +97,8 @@ static pst_rc one_line(struct reading *r, const char *line)
         return pst_text_fail(&r->text, line, p, "numbers");
     pst_rc rc = r->begun ? PST_OK : begin(r, line);
     if (rc == PST_OK && r->spec->rows >= 0 && r->rows == r->spec->rows)
-        rc = pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": expected %" PRId64 " lines, found more", r->text.path,
-                      r->text.line, r->spec->rows);
+        rc = pst_fail(PST_E_FORMAT, "%s:%" PRId64 ": expected %" PRId64 " lines, but the file has more",
+                      r->text.path, r->text.line, r->spec->rows);
     for (int64_t c = 0; c < r->columns && rc == PST_OK; c++) {
         p = blanks(p);
         rc = r->spec->integers ? one_id(r, line, &p, c) : one_real(r, line, &p, c);
@@ -147,8 +147,11 @@ pst_rc pst_text_array(const struct pst_text_array_spec *spec, int64_t *rows, str
     if (rc == PST_OK && !r.begun && spec->may_be_empty)
         rc = begin(&r, "");
     if (rc == PST_OK && (!r.begun || (spec->rows >= 0 && r.rows != spec->rows)))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected %s%" PRId64 " lines, found %" PRId64 ": is it truncated?",
-                      spec->path, spec->rows < 0 ? "at least " : "", spec->rows < 0 ? 1 : spec->rows, r.rows);
+        rc = spec->rows < 0
+                 ? pst_fail(PST_E_FORMAT, "%s: expected at least one line, found none", spec->path)
+                 : pst_fail(PST_E_FORMAT,
+                            "%s: expected %" PRId64 " lines, found %" PRId64 ": is the file truncated?",
+                            spec->path, spec->rows, r.rows);
     if (rc == PST_OK)
         rc = pst_array_writer_shrink(&r.w, r.rows);
     if (rc == PST_OK)

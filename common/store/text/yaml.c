@@ -47,7 +47,7 @@ static pst_rc check_map(const struct pst_yaml *y, pst_yaml_node map)
     const yaml_node_pair_t *pair = map->data.mapping.pairs.start;
     int n = key_count(map);
     if (n > PST_YAML_KEYS_MAX)
-        return pst_yaml_fail(y, map, "%d keys; at most %d are allowed", n, PST_YAML_KEYS_MAX);
+        return pst_yaml_fail(y, map, "the map has %d keys; at most %d are allowed", n, PST_YAML_KEYS_MAX);
     for (int i = 0; i < n; i++) {
         pst_yaml_node key = node_of(y, pair[i].key);
         const char *text = pst_yaml_scalar(key);
@@ -82,8 +82,8 @@ static pst_rc check_brackets(const struct pst_yaml *y, FILE *f)
     rewind(f);
     return n <= PST_YAML_BRACKETS_MAX
                ? PST_OK
-               : pst_fail(PST_E_LIMIT, "%s: %d opening brackets [ and {; at most %d are allowed", y->path, n,
-                          PST_YAML_BRACKETS_MAX);
+               : pst_fail(PST_E_LIMIT, "%s: the file has %d opening brackets [ and {; at most %d are allowed",
+                          y->path, n, PST_YAML_BRACKETS_MAX);
 }
 
 static pst_rc parse(struct pst_yaml *y, FILE *f)
@@ -113,8 +113,9 @@ pst_rc pst_yaml_load(struct pst_yaml *y, const char *path)
     struct stat st;
     *y = (struct pst_yaml){.document = NULL};
     if (strlen(path) >= sizeof y->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof y->path - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "the path of a YAML file has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof y->path - 1, path);
     memcpy(y->path, path, strlen(path) + 1);
     if (stat(path, &st) != 0)
         return pst_fail_errno("cannot open %s", path);

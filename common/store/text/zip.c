@@ -32,7 +32,8 @@ static uint64_t number(const unsigned char *p, int bytes)
 static pst_rc read_at(const struct pst_zip *z, uint64_t at, void *out, size_t bytes)
 {
     if (at > z->file_bytes || bytes > z->file_bytes - at)
-        return pst_fail(PST_E_FORMAT, "%s: expected %zu bytes at byte %" PRIu64 ", the file has %" PRIu64,
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected %zu bytes at byte %" PRIu64 ", but the file has only %" PRIu64 " bytes",
                         z->path, bytes, at, z->file_bytes);
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pread(z->fd, (char *)out + done, bytes - done, (off_t)(at + done));
@@ -69,7 +70,7 @@ static pst_rc find_directory(const struct pst_zip *z, uint64_t *at, uint64_t *by
         unsigned char end[56];
         rc = read_at(z, number(tail + k - 20 + 8, 8), end, sizeof end);
         if (rc == PST_OK && number(end, 4) != END64_MARK)
-            rc = pst_fail(PST_E_FORMAT, "%s: the zip64 record is damaged", z->path);
+            rc = pst_fail(PST_E_FORMAT, "%s: the zip64 record at the end of the archive is damaged", z->path);
         *count = number(end + 32, 8);
         *bytes = number(end + 40, 8);
         *at = number(end + 48, 8);
@@ -128,16 +129,17 @@ pst_rc pst_zip_open(struct pst_zip *z, const char *path)
 {
     *z = (struct pst_zip){.fd = -1};
     if (strlen(path) >= sizeof z->path)
-        return pst_fail(PST_E_LIMIT, "the path has %zu bytes; at most %zu are allowed", strlen(path),
-                        sizeof z->path - 1);
+        return pst_fail(PST_E_LIMIT,
+                        "the path of a zip archive has %zu bytes; at most %zu are allowed: %.80s...",
+                        strlen(path), sizeof z->path - 1, path);
     memcpy(z->path, path, strlen(path) + 1);
     uint64_t at = 0, bytes = 0, count = 0;
     pst_rc rc = pst_file_open(path, &z->fd, &z->file_bytes);
     if (rc == PST_OK)
         rc = find_directory(z, &at, &bytes, &count);
     if (rc == PST_OK && (bytes > PST_ZIP_DIRECTORY_MAX || count > PST_ZIP_MEMBERS_MAX))
-        rc = pst_fail(PST_E_LIMIT, "%s: %" PRIu64 " members; at most %d are supported", path, count,
-                      PST_ZIP_MEMBERS_MAX);
+        rc = pst_fail(PST_E_LIMIT, "%s: the archive has %" PRIu64 " members; at most %d are supported", path,
+                      count, PST_ZIP_MEMBERS_MAX);
     if (rc != PST_OK)
         return rc;
     unsigned char *list = malloc((size_t)bytes + 1);
@@ -176,8 +178,9 @@ static pst_rc put(struct copy *c, const unsigned char *data, size_t bytes)
     c->crc = crc32(c->crc, data, (uInt)bytes);
     c->wrote += bytes;
     if (c->wrote > c->m->bytes)
-        return pst_fail(PST_E_FORMAT, "%s: member %s is longer than the archive says", c->z->path,
-                        c->m->name);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: member %s is longer than the archive's directory says: the archive is damaged",
+                        c->z->path, c->m->name);
     for (size_t done = 0; done < bytes;) {
         ssize_t n = write(c->fd, data + done, bytes - done);
         if (n < 0)
@@ -227,7 +230,8 @@ static pst_rc copy_deflated(struct copy *c)
         if (rc == PST_OK)
             status = inflate(&s, Z_NO_FLUSH);
         if (rc == PST_OK && status != Z_OK && status != Z_STREAM_END)
-            rc = pst_fail(PST_E_FORMAT, "%s: member %s is damaged before byte %" PRIu64, c->z->path,
+            rc = pst_fail(PST_E_FORMAT,
+                          "%s: the compressed data of member %s are damaged before byte %" PRIu64, c->z->path,
                           c->m->name, c->at);
         if (rc == PST_OK)
             rc = put(c, c->out, STEP - s.avail_out);
@@ -271,7 +275,8 @@ pst_rc pst_zip_extract(const struct pst_zip *z, const struct pst_zip_member *m, 
             z->path, m->name, m->method);
     if (rc == PST_OK && (c->wrote != m->bytes || (uint32_t)c->crc != m->crc))
         rc = pst_fail(PST_E_FORMAT,
-                      "%s: member %s: expected %" PRIu64 " bytes with CRC %08x, found %" PRIu64 " with %08x",
+                      "%s: member %s is damaged: expected %" PRIu64
+                      " bytes with the checksum %08x, found %" PRIu64 " bytes with %08x",
                       z->path, m->name, m->bytes, m->crc, c->wrote, (unsigned)c->crc);
     if (c->fd >= 0 && close(c->fd) != 0 && rc == PST_OK)
         rc = pst_fail_errno("cannot close %s", to);

@@ -55,7 +55,7 @@ static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, in
                        bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
         pst_rc rc = pst_file_read_at(r->files.fd[k], r->window, bytes, at, a->path);
         if (rc != PST_OK)
-            return pst_wrap(rc, "reading rows for the cache");
+            return pst_wrap(rc, "cannot fill the cache");
         for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
             memcpy(rows + (uint64_t)i * stride, r->window + (uint64_t)(ids[i] / files - from) * stride,
                    stride);
@@ -137,11 +137,15 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
 {
     if (ids[0] < 0 || ids[n - 1] >= rows)
-        return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld, but %s has only %lld rows",
-                        (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
+        return pst_fail(
+            PST_E_FORMAT,
+            "the plan caches the features of vertex %lld, but %s has only %lld rows: make a new plan",
+            (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
     for (int64_t i = 1; i < n; i++)
         if (ids[i] == ids[i - 1])
-            return pst_fail(PST_E_FORMAT, "the plan caches vertex %lld twice", (long long)ids[i]);
+            return pst_fail(PST_E_FORMAT,
+                            "the plan caches the features of vertex %lld twice: make a new plan",
+                            (long long)ids[i]);
     return PST_OK;
 }
 

@@ -81,8 +81,9 @@ pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
     if (rc == PST_OK)
         return PST_OK;
     say_room(d, left, sizeof left);
-    return pst_fail(rc, "%s: cannot create a queue for calls over %lld ids and %lld columns: %s; %s", d->name,
-                    (long long)options.most, (long long)options.columns, why, left);
+    return pst_fail(
+        rc, "%s: cannot create a queue for GPU work on up to %lld ids and %lld columns at a time: %s; %s",
+        d->name, (long long)options.most, (long long)options.columns, why, left);
 }
 
 /* Turns the outcome of a wait into an error with a message. */
@@ -99,7 +100,9 @@ pst_rc pst_device_reserve(struct pst_device *d, int64_t most, int64_t columns)
     if (rc != PST_E_NOMEM)
         return judge(d, rc, why);
     say_room(d, left, sizeof left);
-    return pst_fail(rc, "%s: out of memory: no room for calls over %lld ids and %lld columns: %s; %s",
+    return pst_fail(rc,
+                    "%s: out of memory: cannot reserve GPU memory for work on up to %lld ids and %lld "
+                    "columns at a time: %s; %s",
                     d->name, (long long)most, (long long)columns, why, left);
 }
 
@@ -109,7 +112,9 @@ pst_rc pst_device_take(struct pst_device *d, enum pst_twin_memory kind, uint64_t
     char why[PST_TWIN_WHY_BYTES] = "", left[256];
     *at = NULL;
     if (d->ntaken == PST_DEVICE_TAKEN_MAX)
-        return pst_fail(PST_E_LIMIT, "this stage allocates more than %d pieces of memory on %s",
+        return pst_fail(PST_E_LIMIT,
+                        "this stage makes more than %d allocations on %s, which is the limit: this is a "
+                        "fault of Penstock",
                         PST_DEVICE_TAKEN_MAX, d->name);
     const pst_rc rc = d->twin->alloc(d->number, kind, bytes, at, why);
     if (rc == PST_OK) {
@@ -183,7 +188,10 @@ pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
     if (rc != PST_OK)
         return rc;
     if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
-        return pst_fail(PST_E_STATE, "%s: the GPU did not deliver a batch's record", d->name);
+        return pst_fail(PST_E_STATE,
+                        "%s: the GPU finished a batch, but did not write the batch's results for the CPU: "
+                        "this is a fault of Penstock or of the driver",
+                        d->name);
     *data_fault = d->record->rc != PST_OK;
     return (pst_rc)d->record->rc;
 }

@@ -43,9 +43,10 @@ pst_rc pst_edges_source_size(struct pst_edges_source *s, uint64_t *bytes)
         pst_parts_negatives(s->negatives_from, s->ds.vertices, s->partitions, s->buffer, &s->chunks,
                             &s->negatives);
     if (rc == PST_OK && s->chunks * s->negatives > PST_EDGE_BATCH_NEGATIVES_MAX)
-        rc =
-            pst_fail(PST_E_ARG, "%" PRId64 " chunks of %" PRId64 " negatives: expected at most %d in a batch",
-                     s->chunks, s->negatives, PST_EDGE_BATCH_NEGATIVES_MAX);
+        rc = pst_fail(PST_E_ARG,
+                      "chunks is %" PRId64 " and negatives is %" PRId64
+                      ", too many for a batch: their product can be at most %d",
+                      s->chunks, s->negatives, PST_EDGE_BATCH_NEGATIVES_MAX);
     if (rc != PST_OK)
         return rc;
     s->n = s->together > 0 ? 2 * s->array->shape[0] : s->array->shape[0];

@@ -78,7 +78,7 @@ static pst_rc grow_all(struct pst_embed_device *w, struct run *r)
     pst_rc rc = pst_device_reserve(w->device, r->entries, 0);
     for (size_t i = 0; i < sizeof all / sizeof *all && rc == PST_OK; i++)
         rc = pst_embed_device_grow(w, all[i].which, all[i].count, all[i].size, all[i].to);
-    return pst_wrap(rc, "a batch of %lld edges with %lld negatives in each of %lld chunks",
+    return pst_wrap(rc, "cannot train a batch of %lld edges with %lld negatives in each of %lld chunks",
                     (long long)r->b->edges, (long long)n, (long long)r->b->chunks);
 }
 
@@ -205,7 +205,8 @@ static pst_rc begin(const struct pst_embed_plan *plan, const struct pst_embed_ba
                       .loss = w->loss};
     if (r->entries > INT32_MAX || b->n > INT32_MAX)
         return pst_fail(PST_E_LIMIT,
-                        "a batch with %lld rows of gradients of %lld vertices: expected at most %d",
+                        "a batch has %lld gradients of embeddings and %lld vertices; expected at most %d of "
+                        "each: use fewer negatives or chunks, or a smaller batch",
                         (long long)r->entries, (long long)b->n, INT32_MAX);
     const int kind = pst_embed_model_kernel(plan->model);
     if (kind < 0)
@@ -273,7 +274,8 @@ pst_rc pst_embed_device_loss(struct pst_embed_device *w, double *loss, int64_t *
     bool data_fault;
     const pst_rc rc = pst_device_recorded(w->device, &data_fault);
     if (data_fault)
-        return pst_fail(rc, "%s: a kernel found an error in a batch", w->device->name);
+        return pst_fail(rc, "%s: a GPU kernel found a value that is out of range in a batch",
+                        w->device->name);
     if (rc != PST_OK)
         return rc;
     memcpy(loss, &w->device->record->counts[0], sizeof *loss);

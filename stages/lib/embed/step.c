@@ -44,18 +44,23 @@ pst_rc pst_embed_check(const struct pst_embed_plan *plan)
 {
     const char *name = plan->model->name;
     if (plan->d < 1 || (plan->model->complex && plan->d % 2))
-        return pst_fail(PST_E_ARG, "%lld floats a vertex: model %s needs %s", (long long)plan->d, name,
-                        plan->model->complex ? "an even number, real and imaginary parts" : "at least 1");
+        return pst_fail(PST_E_ARG, "dim is %lld, but model %s needs %s", (long long)plan->d, name,
+                        plan->model->complex ? "an even number, for real and imaginary parts" : "at least 1");
     if (plan->model->relation_share && (plan->relations < 1 || plan->d % plan->model->relation_share))
-        return pst_fail(PST_E_ARG, "%lld relations: model %s needs at least one, of d / %d floats",
-                        (long long)plan->relations, name, plan->model->relation_share);
+        return pst_fail(
+            PST_E_ARG,
+            "the dataset has %lld relations, but model %s needs at least one (with dim / %d floats for each)",
+            (long long)plan->relations, name, plan->model->relation_share);
     if (!(plan->dropout >= 0 && plan->dropout < 1))
-        return pst_fail(PST_E_ARG, "dropout %g: expected 0 or more, and less than 1", plan->dropout);
+        return pst_fail(PST_E_ARG, "dropout is %g; expected a number of at least 0 and below 1",
+                        plan->dropout);
     if (!(plan->n3 >= 0 && plan->l2 >= 0 && isfinite(plan->n3) && isfinite(plan->l2)))
-        return pst_fail(PST_E_ARG, "weights of N3 and L2 are %g and %g: expected 0 or more", (double)plan->n3,
-                        (double)plan->l2);
+        return pst_fail(
+            PST_E_ARG,
+            "the weights of the regularizers N3 and L2 are %g and %g; expected numbers of at least 0",
+            (double)plan->n3, (double)plan->l2);
     if (plan->loss == PST_K_EMBED_MARGIN && !isfinite(plan->margin))
-        return pst_fail(PST_E_ARG, "the margin is not a finite number");
+        return pst_fail(PST_E_ARG, "the margin of the loss is not a finite number; expected a finite one");
     return PST_OK;
 }
 
@@ -124,11 +129,10 @@ static pst_rc grow_all(struct pst_embed_workspace *w, struct job *j)
     for (int i = 0; ok && i < w->team->threads; i++)
         ok = grow_scratch(&w->scratch[i], j);
     if (!ok)
-        return pst_fail(
-            PST_E_NOMEM,
-            "out of memory: cannot train a batch of %lld edges with %lld negatives in each of %lld "
-            "chunks (lower one of them)",
-            (long long)edges, (long long)j->b->negatives, (long long)j->b->chunks);
+        return pst_fail(PST_E_NOMEM,
+                        "out of memory: cannot train a batch of %lld edges with %lld negatives in each of "
+                        "%lld chunks: lower one of these numbers",
+                        (long long)edges, (long long)j->b->negatives, (long long)j->b->chunks);
     j->entries = w->vertex_entries.at;
     j->relation_entries = w->relation_entries.at;
     j->losses = w->losses.at;
@@ -539,12 +543,13 @@ pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch 
     assert(!b->turned || plan->inverse);
     struct job j = {.plan = plan, .b = b, .w = w, .dr = pst_embed_relation_floats(plan)};
     if (entries(b) > INT32_MAX)
-        return pst_fail(PST_E_LIMIT, "a batch with %lld rows of gradients: expected at most %d",
+        return pst_fail(PST_E_LIMIT,
+                        "a batch has %lld gradients of embeddings; expected at most %d: use fewer negatives "
+                        "or chunks, or a smaller batch",
                         (long long)entries(b), INT32_MAX);
     if (b->turned && !has_queries(&j))
-        return pst_fail(PST_E_ARG,
-                        "edges of the same query come together only with the loss softmax, a model "
-                        "whose scores are products (dot, distmult, complex), and `fused`");
+        return pst_fail(PST_E_ARG, "`together` requires the loss softmax, one of the models dot, distmult "
+                                   "and complex, and `fused` true: set these, or set `together` to 0");
     const int64_t fitting =
         has_queries(&j) ? pst_min_i64(QUERIES, QUERY_SCORES / b->negatives) : TILE_SCORES / b->negatives;
     const int64_t tile = plan->unfused ? b->edges : plan->tile ? plan->tile : pst_max_i64(TILE_MIN, fitting);

@@ -12,7 +12,8 @@
 static pst_rc check_config(const struct pst_gnn_config *c)
 {
     if (c->layers < 2 || c->layers > PST_GNN_LAYERS_MAX)
-        return pst_fail(PST_E_ARG, "layers is %d; expected 2 to %d", c->layers, PST_GNN_LAYERS_MAX);
+        return pst_fail(PST_E_ARG, "the parameter layers is %d; expected 2 to %d", c->layers,
+                        PST_GNN_LAYERS_MAX);
     if (c->in < 1 || c->hidden < 1 || c->classes < 1)
         return pst_fail(
             PST_E_ARG,
@@ -21,18 +22,19 @@ static pst_rc check_config(const struct pst_gnn_config *c)
     if (c->model == PST_GNN_GAT && (c->heads < 1 || c->heads > PST_GAT_HEADS_MAX ||
                                     !(c->attention_dropout >= 0 && c->attention_dropout < 1)))
         return pst_fail(PST_E_ARG,
-                        "heads is %lld and attention_dropout %g; expected 1 to %d heads, and a share of 0 or "
-                        "more, and less than 1",
+                        "heads is %lld and attention_dropout is %g; expected 1 to %d heads, and an "
+                        "attention_dropout of at least 0 and below 1",
                         (long long)c->heads, c->attention_dropout, PST_GAT_HEADS_MAX);
     if (!c->aggregate && c->model != PST_GNN_GRAPHSAGE)
         return pst_fail(PST_E_ARG,
                         "aggregate is none, which only the model graphsage has: set aggregate to mean");
     if (c->residual && c->layers == 2)
-        return pst_fail(
-            PST_E_ARG, "residual adds the input of a hidden layer to its output where both have equal width, "
-                       "which needs at least 3 layers: set layers to 3 or more, or residual to false");
+        return pst_fail(PST_E_ARG,
+                        "residual is true, but only a model with at least 3 layers has a hidden layer whose "
+                        "input and output have equal width: set layers to 3 or more, or residual to false");
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
-        return pst_fail(PST_E_ARG, "dropout is %g and input_dropout %g; expected 0 or more, and less than 1",
+        return pst_fail(PST_E_ARG,
+                        "dropout is %g and input_dropout is %g; expected numbers of at least 0 and below 1",
                         c->dropout, c->input_dropout);
     return PST_OK;
 }

@@ -52,8 +52,8 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_bytes)
         return pst_fail(PST_E_LIMIT,
-                        "a minibatch of %lld input rows needs %zu bytes of activations, but the model has "
-                        "only %zu, for %lld rows and %lld edges",
+                        "a minibatch of %lld input rows needs %zu bytes for activations, but the model has "
+                        "only %zu, for at most %lld rows and %lld edges",
                         (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max,
                         (long long)c->edges_max);
     assert(batch->degrees || !model->kind->needs_degrees);
@@ -233,7 +233,9 @@ static pst_rc fetch_figures(const struct step *s, struct pst_gnn_block_figures *
     pst_device_record(device, at, 1 + PST_LABEL_COUNTS);
     const pst_rc rc = pst_device_recorded(device, &data_fault);
     if (data_fault)
-        return pst_fail(rc, "a kernel on %s found an error in the minibatch", device->name);
+        return pst_fail(
+            rc, "a kernel on %s found an index, a label or a degree that is out of range in the minibatch",
+            device->name);
     if (rc != PST_OK)
         return rc;
     memcpy(&sum->loss, &device->record->counts[0], sizeof sum->loss); /* the bits of a double */

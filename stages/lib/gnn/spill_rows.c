@@ -26,7 +26,7 @@ static int open_unnamed(const char *dir)
         return -1;
     }
     if ((size_t)snprintf(path, sizeof path, "%s/activations", dir) >= sizeof path) {
-        (void)pst_fail(PST_E_ARG, "the path is too long: %s", dir);
+        (void)pst_fail(PST_E_ARG, "the path of the directory for activations is too long: %s", dir);
         return -1;
     }
     if (pst_tempname(name, sizeof name, path, PST_TEMPNAME_PARTIAL) != PST_OK ||

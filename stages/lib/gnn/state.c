@@ -90,7 +90,10 @@ static pst_rc parse_field(const struct field *f, const struct pst_checkpoint *ck
     else if (value >= -1 && value <= 9007199254740992.0) /* 2^53: integers up to this are exact in a double */
         *(int64_t *)(void *)at = (int64_t)value;
     else
-        return pst_fail(PST_E_FORMAT, "%s: \"%s\" is out of range", ck->path, f->key);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: the value of \"%s\" is out of range: the checkpoint is damaged, or another "
+                        "version of Penstock wrote it",
+                        ck->path, f->key);
     return PST_OK;
 }
 

@@ -96,8 +96,9 @@ pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
         if (failed) {
             const int number = team->threads + 1;
             pst_gnn_team_free(team);
-            return pst_fail(PST_E_NOMEM, "cannot start thread %d of %d: %s (lower `threads`)", number,
-                            threads, strerror(failed));
+            return pst_fail(PST_E_NOMEM,
+                            "cannot start thread %d of %d: %s (set the parameter `threads` to a lower value)",
+                            number, threads, strerror(failed));
         }
     }
     *made = team;

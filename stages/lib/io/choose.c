@@ -72,8 +72,8 @@ static pst_rc suits_gpu(const struct pst_io_nvme_config *nvme, bool faulty)
     if (nvme->timeout_ms <= most_ms)
         return PST_OK;
     return pst_fail(PST_E_ARG,
-                    "timeout_ms is %u; on %s it can be at most half of the longest wait for a GPU (%g s, set "
-                    "by PENSTOCK_GPU_WAIT_S), that is, %.0f",
+                    "timeout_ms is %u, but on %s it can be at most half of the longest wait for a GPU "
+                    "(PENSTOCK_GPU_WAIT_S, %g s): expected at most %.0f",
                     nvme->timeout_ms, nvme->gpu, pst_queue_wait_s(), most_ms);
 }
 

@@ -74,8 +74,8 @@ static pst_rc check_bus(const struct pst_io_config *c, const json_t *emulated)
     for (int i = 0; i < (c->nvme->bus != NULL ? 3 : 1); i++)
         if (json_object_get(emulated, keys[i]) != NULL)
             return pst_fail(PST_E_ARG,
-                            "the parameter \"emulated\" has the key %s, but the bus of the drives is that of "
-                            "the pipeline (its field \"bus\"); remove the key",
+                            "the parameter \"emulated\" has the key %s, but the pipeline already models the "
+                            "bus (its field \"bus\"): remove the key",
                             keys[i]);
     return PST_OK;
 }
@@ -103,7 +103,8 @@ static pst_rc start_emulated(struct pst_io_drives *d, const struct pst_io_config
     }
     pst_rc rc = check_bus(c, json);
     if (rc == PST_OK && stored && pst_io_drives_listed(c->nvme) != c->nvme->ssds)
-        rc = pst_fail(PST_E_ARG, "drives lists %u files, but ssds is %u: expected 1, or as many",
+        rc = pst_fail(PST_E_ARG,
+                      "drives lists %u files, but ssds is %u: set ssds to the number of files, or to 1",
                       pst_io_drives_listed(c->nvme), c->nvme->ssds);
     if (rc != PST_OK) {
         json_decref(json);
@@ -145,7 +146,8 @@ static pst_rc connect_drives(struct pst_io_drives *d, const struct pst_io_config
     for (char *at = list != NULL ? strtok_r(list, ", ", &save) : NULL; at != NULL && rc == PST_OK;
          at = strtok_r(NULL, ", ", &save)) {
         if (d->n == PST_NVME_SSDS_MAX)
-            rc = pst_fail(PST_E_LIMIT, "too many drives: at most %d are supported", PST_NVME_SSDS_MAX);
+            rc = pst_fail(PST_E_LIMIT, "the parameter drives lists too many drives: at most %d are supported",
+                          PST_NVME_SSDS_MAX);
         else
             rc = pst_nvme_vfio_connect(&d->t[d->n], at);
         d->n += rc == PST_OK;
@@ -201,9 +203,9 @@ static pst_rc check_blocks(const struct pst_io_drives *d, const struct pst_strip
     if (d->n == 1 || (s->row_bytes * s->group % block == 0 && s->unit % block == 0))
         return PST_OK;
     return pst_fail(PST_E_UNSUPPORTED,
-                    "%s: groups of %u rows of %llu bytes, or units of %u bytes of topology, do not fill the "
-                    "drive's blocks of %llu bytes: the drive was formatted after they were written; run "
-                    "`penstock store` again",
+                    "%s: the dataset was written in groups of %u rows of %llu bytes and in units of %u bytes "
+                    "of topology, which are not whole blocks of %llu bytes: the drive was formatted with "
+                    "another block size since then; run `penstock store` again",
                     d->t[0].what, s->group, (unsigned long long)s->row_bytes, s->unit,
                     (unsigned long long)block);
 }
@@ -286,8 +288,10 @@ pst_rc pst_io_drives_open(struct pst_io_drives *d, const struct pst_io_config *c
 {
     memset(d, 0, sizeof *d);
     if (c->nregions > PST_IO_DRIVES_REGIONS_MAX)
-        return pst_fail(PST_E_LIMIT, "%d memory regions; a drive can use at most %d", c->nregions,
-                        PST_IO_DRIVES_REGIONS_MAX);
+        return pst_fail(
+            PST_E_LIMIT,
+            "the pipeline has %d memory regions for slots, but a drive can use at most %d: use fewer links",
+            c->nregions, PST_IO_DRIVES_REGIONS_MAX);
     for (; d->nregions < c->nregions; d->nregions++) {
         d->regions[d->nregions].base = c->regions[d->nregions].iov_base;
         d->regions[d->nregions].bytes = c->regions[d->nregions].iov_len;

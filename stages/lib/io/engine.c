@@ -210,11 +210,10 @@ pst_rc pst_disk_add(struct pst_disk *d, struct pst_disk_ticket *ticket, void *sl
             PST_E_FORMAT, "a table of %llu disk requests at byte %llu does not fit its slot of %llu bytes",
             (unsigned long long)count, (unsigned long long)table_at, (unsigned long long)slot_bytes);
     if (d->ntables == d->config.tables_max)
-        return pst_fail(
-            PST_E_LIMIT,
-            "the disk stage got more than %u tables of requests that it has not served yet: use fewer slots "
-            "or instances",
-            d->ntables);
+        return pst_fail(PST_E_LIMIT,
+                        "the disk stage got more than %u tables of requests that it has not served yet, "
+                        "which is the limit: use fewer slots or instances",
+                        d->ntables);
     d->tables[(d->head + d->ntables++) % d->config.tables_max] = (struct pst_disk_table){
         .ticket = ticket, .slot = slot, .slot_bytes = slot_bytes, .at = table_at, .count = count};
     ticket->tables++;
@@ -432,8 +431,8 @@ static pst_rc give_up(const struct pst_disk *d, const struct op *op, const char 
     const uint64_t block = file->block > 1 ? file->block : PST_SECTOR;
     char of[96];
     return pst_fail(PST_E_IO,
-                    "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes); the "
-                    "kernel log may show the drive's errors, and `penstock verify` checks the whole dataset",
+                    "%s %s failed after %d tries: %s: %s, bytes %llu to %llu (block %llu of %llu bytes): "
+                    "dmesg may show the drive's errors, and `penstock verify` checks the whole dataset",
                     op->io.write ? "writing" : "reading", subject(d, piece, of), op->tries, what, file->path,
                     (unsigned long long)piece->at, (unsigned long long)(piece->at + piece->bytes),
                     (unsigned long long)(piece->at / block), (unsigned long long)block);
@@ -593,8 +592,8 @@ pst_rc pst_disk_wait(struct pst_disk *d, int timeout_ms)
             return rc;
         int64_t left = deadline - pst_clock_ms();
         if (left <= 0)
-            return pst_fail(PST_E_TIMEOUT, "%d disk operations did not end within %d ms", d->in_flight,
-                            timeout_ms);
+            return pst_fail(PST_E_TIMEOUT, "%d disk operations did not end within %d ms: dmesg may say why",
+                            d->in_flight, timeout_ms);
         pst_disk_sleep(d, left);
     }
 }

@@ -49,15 +49,17 @@ pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name, cons
     while (number < PST_REQUEST_ARRAYS_MAX && c->names[number] != NULL)
         number++;
     if (number == PST_REQUEST_ARRAYS_MAX || c->nfiles == PST_REQUEST_FILES_MAX)
-        return pst_fail(PST_E_LIMIT, "the array %s of the run is one too many: a run has at most %d", name,
-                        PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT);
+        return pst_fail(
+            PST_E_LIMIT,
+            "cannot add the array %s: a run can have at most %d arrays of its own (parameter arrays)", name,
+            PST_REQUEST_ARRAYS_MAX - PST_ARRAY_COUNT);
     if (stat(path, &st) != 0)
         return pst_fail_errno("the array %s of the run: %s", name, path);
     if (st.st_size <= 0 || (uint64_t)st.st_size % row_bytes != 0)
-        return pst_fail(
-            PST_E_FORMAT,
-            "the array %s of the run: expected %s to have whole rows of %llu bytes, found %lld bytes", name,
-            path, (unsigned long long)row_bytes, (long long)st.st_size);
+        return pst_fail(PST_E_FORMAT,
+                        "the array %s of the run: the size of %s must be a multiple of %llu bytes, the size "
+                        "of a row, but is %lld bytes",
+                        name, path, (unsigned long long)row_bytes, (long long)st.st_size);
     c->arrays[number] =
         (struct pst_request_array){.rows = (uint64_t)st.st_size / row_bytes,
                                    .wanted_bytes = row_bytes,

@@ -164,7 +164,7 @@ static pst_rc open_device(struct pst_io_gpu *g, const char *place)
     void *at = NULL;
     pst_rc rc = pst_device_open(&g->device, place);
     if (rc == PST_OK && g->device.twin->nvme == NULL)
-        rc = pst_fail(PST_E_ARG, "%s has no kernels for NVMe queues; expected cuda:N", place);
+        rc = pst_fail(PST_E_ARG, "cannot control NVMe queues on the device %s; expected cuda:N", place);
     rc = rc == PST_OK ? pst_device_queue(&g->device,
                                          (struct pst_queue_options){.most = 1, .columns = 1, .first = true})
                       : rc;
@@ -264,7 +264,10 @@ pst_rc pst_io_gpu_give_back(struct pst_io_gpu *g)
     g->owns = false;
     g->turns++;
     if (g->device.left_alone)
-        return pst_fail(PST_E_TIMEOUT, "%s: the kernels in its queue do not end", g->device.name);
+        return pst_fail(PST_E_TIMEOUT,
+                        "%s: the GPU kernels that read from the drives did not end in time; the GPU or a "
+                        "drive may be faulty",
+                        g->device.name);
     const pst_rc rc = g->device.twin->nvme->give_back(g->drive, why);
     return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: %s", g->device.name, why);
 }
@@ -307,7 +310,10 @@ static pst_rc read_record(struct pst_io_gpu *g, struct pst_io_group *group, uint
     const struct pst_k_nvme_record *r = &g->records[group->index];
     if (__atomic_load_n(&r->sequence, __ATOMIC_ACQUIRE) != sequence || r->left > group->n ||
         r->bad > group->n)
-        return pst_fail(PST_E_STATE, "%s: the kernels did not record their reads", g->device.name);
+        return pst_fail(PST_E_STATE,
+                        "%s: the GPU kernels that read from the drives ended, but did not report their "
+                        "reads: this is a fault of Penstock or of the driver",
+                        g->device.name);
     group->rows = r->rows;
     group->row_bytes_wanted = r->wanted;
     group->bytes = r->bytes;

@@ -100,8 +100,12 @@ static pst_rc open_any(struct pst_io_backend *b, const struct pst_io_config *con
     if (rc == PST_OK) {
         const int failed = pthread_create(&n->thread, NULL, pst_io_nvme_thread, n);
         n->started = failed == 0;
-        rc = failed == 0 ? PST_OK
-                         : pst_fail(PST_E_NOMEM, "starting the driver's thread: %s", strerror(failed));
+        rc = failed == 0
+                 ? PST_OK
+                 : pst_fail(
+                       PST_E_NOMEM,
+                       "cannot start the thread of the NVMe driver: %s (the limit may be reached: ulimit -u)",
+                       strerror(failed));
     }
     if (rc != PST_OK)
         nvme_close(b);

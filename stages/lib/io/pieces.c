@@ -52,13 +52,14 @@ static pst_rc refuse(const struct pst_disk_pieces *p, const struct pst_disk_tabl
     case PST_REQUEST_NO_OP:
         return pst_fail(PST_E_FORMAT, "%s has operation %u; expected 0 (read) or 1 (write)", which, r->op);
     case PST_REQUEST_NO_WRITE:
-        return pst_fail(PST_E_ARG, "%s is a write; the disk stage writes only with \"writable\": true",
-                        which);
+        return pst_fail(
+            PST_E_ARG,
+            "%s is a write, but the disk stage may only read: set its parameter \"writable\" to true", which);
     case PST_REQUEST_NO_ARRAY:
         if (r->array >= PST_ARRAY_COUNT)
             return pst_fail(PST_E_FORMAT,
-                            "%s refers to array %u; expected 0 to %d, or the number of an array that the "
-                            "parameter `arrays` lists, from %d on",
+                            "%s refers to array %u; expected 0 to %d for an array of the dataset, or a "
+                            "number from %d on for an array of the parameter `arrays`",
                             which, r->array, PST_ARRAY_COUNT - 1, PST_ARRAY_COUNT);
         return pst_fail(PST_E_ARG, "%s refers to the array %s, which this dataset does not have", which,
                         name);

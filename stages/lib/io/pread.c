@@ -97,7 +97,9 @@ static pst_rc pread_open(struct pst_io_backend *b, const struct pst_io_config *c
         return PST_OK;
     int started = pool->nthreads;
     pread_close(b);
-    return pst_fail(PST_E_IO, "could start only %d of %d threads: %s", started, wanted, strerror(failed));
+    return pst_fail(PST_E_IO,
+                    "could start only %d of %d threads that read: %s (the limit may be reached: ulimit -u)",
+                    started, wanted, strerror(failed));
 }
 
 static void pread_post(struct pst_io_backend *b, struct pst_io_op *op)

@@ -111,7 +111,7 @@ static pst_rc uring_open(struct pst_io_backend *b, const struct pst_io_config *c
         uring_close(b);
         return pst_fail(
             PST_E_UNSUPPORTED,
-            "io_uring cannot be used here (%s; containers often forbid it); use backend \"pread\"",
+            "io_uring cannot be used here (%s). Containers often forbid it: use backend \"pread\"",
             strerror(-rc));
     }
     register_files(u);

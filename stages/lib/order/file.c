@@ -118,8 +118,8 @@ static pst_rc read_states(struct pst_order *o, const json_t *states)
             int id = 0;
             if (json_array_size(state) != (size_t)o->buffer ||
                 !number(json_array_get(state, (size_t)place), 0, o->partitions - 1, &id))
-                return pst_fail(PST_E_FORMAT, "state %zu: expected %d partitions from 0 to %d", i, o->buffer,
-                                o->partitions - 1);
+                return pst_fail(PST_E_FORMAT, "state %zu of the buffer: expected %d partitions from 0 to %d",
+                                i, o->buffer, o->partitions - 1);
             o->state[i * (size_t)o->buffer + (size_t)place] = (uint16_t)id;
         }
     }
@@ -136,10 +136,10 @@ static pst_rc read_group(struct pst_order *o, const json_t *group, int64_t g, in
         if (json_array_size(bucket) != 2 ||
             !number(json_array_get(bucket, 0), 0, o->partitions - 1, &source) ||
             !number(json_array_get(bucket, 1), 0, o->partitions - 1, &destination) || *n == all)
-            return pst_fail(
-                PST_E_FORMAT,
-                "group %lld, bucket %zu: expected two partitions from 0 to %d, and %lld buckets in all",
-                (long long)g, i, o->partitions - 1, (long long)all);
+            return pst_fail(PST_E_FORMAT,
+                            "group %lld, bucket %zu: expected a pair of partitions from 0 to %d, and at most "
+                            "%lld buckets in all groups",
+                            (long long)g, i, o->partitions - 1, (long long)all);
         o->bucket[(*n)++] = (struct pst_order_bucket){(uint16_t)source, (uint16_t)destination};
     }
     return PST_OK;
@@ -154,7 +154,8 @@ static pst_rc read_groups(struct pst_order *o, const json_t *groups)
     if (o->bucket == NULL || o->cut == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot read the buckets");
     if (json_array_size(groups) != (size_t)want)
-        return pst_fail(PST_E_FORMAT, "\"groups\" has %zu groups; expected %lld for %lld states",
+        return pst_fail(PST_E_FORMAT,
+                        "\"groups\" has %zu groups; expected %lld for the %lld states of the buffer",
                         json_array_size(groups), (long long)want, (long long)o->exchanges + 1);
     pst_rc rc = PST_OK;
     for (int64_t g = 0; g < want && rc == PST_OK; g++)

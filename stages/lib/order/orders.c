@@ -56,11 +56,12 @@ static bool power_of_four(int n)
 static pst_rc check(enum pst_order_kind kind, int partitions, int buffer)
 {
     if (partitions < 1 || partitions > PST_ORDER_PARTITIONS_MAX)
-        return pst_fail(PST_E_ARG, "%d partitions; expected 1 to %d", partitions, PST_ORDER_PARTITIONS_MAX);
+        return pst_fail(PST_E_ARG, "the number of partitions is %d; expected 1 to %d", partitions,
+                        PST_ORDER_PARTITIONS_MAX);
     if (buffer < 1 || buffer > partitions || (buffer == 1 && partitions > 1))
         return pst_fail(PST_E_ARG,
-                        "a buffer of %d partitions; expected %d to %d, because an edge needs the partitions "
-                        "of both its ends, and there are %d",
+                        "the buffer holds %d partitions; expected %d to %d, because an edge needs the "
+                        "partitions of both its ends, and there are %d partitions",
                         buffer, partitions > 1 ? 2 : 1, partitions, partitions);
     if (kind == PST_ORDER_LEGEND && buffer != 3)
         return pst_fail(PST_E_ARG, "the order \"legend\" is for a buffer of 3 partitions; found %d", buffer);

@@ -107,7 +107,9 @@ pst_rc pst_order_schedule(struct pst_order *o)
     o->cut[2 * o->exchanges + 1] = s.n;
     free(s.trained);
     return s.n == p * p ? PST_OK
-                        : pst_fail(PST_E_STATE, "%lld of %lld buckets are never in the buffer",
+                        : pst_fail(PST_E_STATE,
+                                   "the order cannot train all edges: for %lld of %lld buckets (pairs of "
+                                   "partitions), the two partitions are never in the buffer together",
                                    (long long)(p * p - s.n), (long long)(p * p));
 }
 
@@ -124,11 +126,14 @@ static pst_rc verify_states(const struct pst_order *o)
     for (int64_t i = 0; i <= o->exchanges; i++) {
         for (int place = 0; place < o->buffer; place++)
             if (state_of(o, i)[place] >= o->partitions)
-                return pst_fail(PST_E_FORMAT, "state %lld has partition %d, but there are only %d",
-                                (long long)i, state_of(o, i)[place], o->partitions);
+                return pst_fail(
+                    PST_E_FORMAT,
+                    "state %lld of the buffer contains partition %d, but there are only %d partitions",
+                    (long long)i, state_of(o, i)[place], o->partitions);
         const struct set s = all_of(o, i);
         if (s.n != o->buffer)
-            return pst_fail(PST_E_FORMAT, "state %lld has a partition twice", (long long)i);
+            return pst_fail(PST_E_FORMAT, "state %lld of the buffer contains a partition twice",
+                            (long long)i);
     }
     return PST_OK;
 }
@@ -139,14 +144,14 @@ static pst_rc verify_group(const struct pst_order *o, int64_t group, const struc
         const int source = o->bucket[b].source, destination = o->bucket[b].destination;
         if (source >= o->partitions || destination >= o->partitions || !there->has[source] ||
             !there->has[destination])
-            return pst_fail(
-                PST_E_FORMAT,
-                "bucket (%d, %d) is trained in group %lld, but its partitions are not both in the "
-                "buffer then",
-                source, destination, (long long)group);
+            return pst_fail(PST_E_FORMAT,
+                            "the bucket (%d, %d), a pair of partitions, is trained in group %lld, when these "
+                            "two are not both in the buffer",
+                            source, destination, (long long)group);
         bool *trained = &seen[source * o->partitions + destination];
         if (*trained)
-            return pst_fail(PST_E_FORMAT, "bucket (%d, %d) is trained twice", source, destination);
+            return pst_fail(PST_E_FORMAT, "the bucket (%d, %d), a pair of partitions, is trained twice",
+                            source, destination);
         *trained = true;
     }
     return PST_OK;
@@ -157,7 +162,8 @@ pst_rc pst_order_verify(const struct pst_order *o)
     const int64_t all = (int64_t)o->partitions * o->partitions, groups = 2 * o->exchanges + 1;
     pst_rc rc = verify_states(o);
     if (rc == PST_OK && (o->cut[0] != 0 || o->cut[groups] != all))
-        rc = pst_fail(PST_E_FORMAT, "the groups have %lld buckets; expected %lld",
+        rc = pst_fail(PST_E_FORMAT,
+                      "the groups have %lld buckets in all; expected %lld, one for each pair of partitions",
                       (long long)(o->cut[groups] - o->cut[0]), (long long)all);
     bool *seen = calloc((size_t)all, sizeof *seen);
     if (rc == PST_OK && seen == NULL)
@@ -166,7 +172,7 @@ pst_rc pst_order_verify(const struct pst_order *o)
         const struct set there = g % 2 == 1 ? kept(o, (g + 1) / 2) : all_of(o, g / 2);
         rc = o->cut[g] <= o->cut[g + 1]
                  ? verify_group(o, g, &there, seen)
-                 : pst_fail(PST_E_FORMAT, "group %lld ends before it begins", (long long)g);
+                 : pst_fail(PST_E_FORMAT, "group %lld ends before its beginning", (long long)g);
     }
     free(seen);
     return rc;

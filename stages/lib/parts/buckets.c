@@ -166,7 +166,9 @@ static pst_rc allocate(struct sort *s, uint64_t memory_bytes)
                    least = n * (each + BUFFER_BYTES_MIN);
     if (memory_bytes < least)
         return pst_fail(PST_E_LIMIT,
-                        "%" PRIu64 " buckets need %" PRIu64 " bytes of memory to be sorted; found %" PRIu64,
+                        "sorting the edges into %" PRIu64 " buckets needs %" PRIu64
+                        " bytes of memory, but the limit is %" PRIu64
+                        ": use fewer partitions, or allow more memory",
                         n, least, memory_bytes);
     const uint64_t room = memory_bytes / n - each, wanted = (uint64_t)s->edges->shape[0] * s->edge_bytes;
     s->buffer_bytes = room < BUFFER_BYTES_MAX ? room : BUFFER_BYTES_MAX;
@@ -234,7 +236,8 @@ static pst_rc read_parts(struct pst_buckets *b, const struct pst_checkpoint *ck)
     uint64_t vertices = 0, relations = 0, partitions = 0, seed = 0;
     const char *format = pst_checkpoint_text(ck, "penstock_buckets");
     if (format == NULL || strcmp(format, FORMAT) != 0)
-        return pst_fail(PST_E_FORMAT, "%s is not a file of `penstock partition`, or of another version of it",
+        return pst_fail(PST_E_FORMAT,
+                        "%s was not written by this version of `penstock partition`: make the file again",
                         ck->path);
     const char *digest = pst_checkpoint_text(ck, "dataset"), *assign = pst_checkpoint_text(ck, "assign");
     pst_rc rc = pst_checkpoint_u64(ck, "vertices", &vertices);
@@ -249,7 +252,8 @@ static pst_rc read_parts(struct pst_buckets *b, const struct pst_checkpoint *ck)
     const int how = assign != NULL ? pst_parts_assign_of(assign) : -1;
     if (digest == NULL || strlen(digest) != sizeof b->digest - 1 || how < 0 ||
         vertices > PST_PARTS_VERTICES_MAX || partitions > PST_PARTS_MAX || relations > INT32_MAX)
-        return pst_fail(PST_E_FORMAT, "%s: its metadata are damaged; make it again with `penstock partition`",
+        return pst_fail(PST_E_FORMAT,
+                        "%s: the metadata are damaged; make the file again with `penstock partition`",
                         ck->path);
     memcpy(b->digest, digest, sizeof b->digest);
     b->relations = (int64_t)relations;
@@ -271,7 +275,8 @@ static pst_rc map_tensors(struct pst_buckets *b, const struct pst_checkpoint *ck
         edges.shape[1] > 3 || at.dtype != PST_I64 || at.rank != 1 || at.shape[0] != buckets + 1 ||
         at_at % sizeof(int64_t) != 0 || edges_at % sizeof(int64_t) != 0)
         return pst_fail(PST_E_FORMAT,
-                        "%s: its arrays do not fit %d partitions; make it again with `penstock partition`",
+                        "%s: the sizes of the arrays do not fit %d partitions; make the file again with "
+                        "`penstock partition`",
                         ck->path, b->parts.partitions);
     b->bytes = ck->data_at + ck->data_bytes;
     b->map = mmap(NULL, b->bytes, PROT_READ, MAP_SHARED, ck->fd, 0);
@@ -287,8 +292,8 @@ static pst_rc map_tensors(struct pst_buckets *b, const struct pst_checkpoint *ck
     for (int64_t i = 0; i < buckets; i++)
         if (b->at[0] != 0 || b->at[i] > b->at[i + 1] || b->at[buckets] != b->edges)
             return pst_fail(PST_E_FORMAT,
-                            "%s: bucket %" PRId64 " begins at edge %" PRId64 " and ends at %" PRId64
-                            " of %" PRId64,
+                            "%s: bucket %" PRId64 " goes from edge %" PRId64 " to %" PRId64 " of %" PRId64
+                            ": the file is damaged; make it again with `penstock partition`",
                             ck->path, i, b->at[i], b->at[i + 1], b->edges);
     return PST_OK;
 }

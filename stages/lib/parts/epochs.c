@@ -84,7 +84,10 @@ pst_rc pst_parts_epochs_open(struct pst_parts_epochs *e)
     for (int64_t i = 0; i < e->epochs; i++) {
         pst_parts_epochs_go(e, i);
         if (__builtin_add_overflow(e->first_batch[i], batches_of(e), &e->first_batch[i + 1]))
-            return pst_fail(PST_E_LIMIT, "%lld epochs have too many batches to count", (long long)e->epochs);
+            return pst_fail(PST_E_LIMIT,
+                            "the %lld epochs have more batches than 64 bits can count: use fewer epochs or "
+                            "larger batches",
+                            (long long)e->epochs);
     }
     return PST_OK;
 }

@@ -27,11 +27,12 @@ pst_rc pst_parts_init(struct pst_parts *p, int64_t vertices, int partitions, enu
                       uint64_t seed)
 {
     if (vertices > PST_PARTS_VERTICES_MAX)
-        return pst_fail(PST_E_LIMIT, "%lld vertices cannot be partitioned: at most 2^48 can",
+        return pst_fail(PST_E_LIMIT, "cannot partition %lld vertices; expected at most 2^48",
                         (long long)vertices);
     if (partitions < 1 || partitions > PST_PARTS_MAX || partitions > vertices)
-        return pst_fail(PST_E_ARG, "%d partitions of %lld vertices: expected 1 to %lld", partitions,
-                        (long long)vertices,
+        return pst_fail(PST_E_ARG,
+                        "cannot make %d partitions of %lld vertices; expected 1 to %lld partitions",
+                        partitions, (long long)vertices,
                         (long long)(vertices < PST_PARTS_MAX ? vertices : PST_PARTS_MAX));
     *p = (struct pst_parts){.vertices = vertices, .partitions = partitions, .assign = assign, .seed = seed};
     p->rows = (vertices + partitions - 1) / partitions;

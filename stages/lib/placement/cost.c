@@ -36,7 +36,8 @@ static pst_rc chances_init(chances *t, const struct pst_placement_input *in, int
     *t = (chances){.fanout = fanout, .replace = in->replace, .per = in->sector_bytes / in->entry_bytes};
     t->table = calloc((size_t)(TABLE_DEGREES * (t->per + 1)), sizeof *t->table);
     if (t->table == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot tabulate the reads of lists");
+        return pst_fail(PST_E_NOMEM,
+                        "out of memory: cannot allocate a table of the reads that lists of neighbours need");
     for (int64_t d = 1; d < TABLE_DEGREES; d++) {
         for (int64_t c = 1; c <= pst_min_i64(d, t->per); c++)
             t->table[d * (t->per + 1) + c] = (float)chance(t, d, c);
@@ -162,7 +163,9 @@ static pst_rc longest_part(void *context, int part, int64_t first, int64_t end)
     for (int64_t v = first; v < end; v++) {
         const int64_t degree = in->indptr[v + 1] - in->indptr[v];
         if (degree < 0)
-            return pst_fail(PST_E_ARG, "indptr decreases from %lld to %lld at vertex %lld",
+            return pst_fail(PST_E_ARG,
+                            "indptr decreases from %lld to %lld at vertex %lld: the topology is damaged "
+                            "(`penstock verify` shows details)",
                             (long long)in->indptr[v], (long long)in->indptr[v + 1], (long long)v);
         if (degree > entries && pst_placement_list_heat(in, v) > 0)
             entries = degree;

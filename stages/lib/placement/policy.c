@@ -195,7 +195,8 @@ static pst_rc check(const struct pst_placement_ask *ask)
 {
     const struct pst_placement_machine *m = ask->machine;
     if (ask->objective == PST_PLACEMENT_TIME && m == NULL)
-        return pst_fail(PST_E_ARG, "the objective \"time\" needs the rates of the SSDs and of PCIe");
+        return pst_fail(PST_E_ARG, "the objective \"time\" needs the transaction rates of the SSDs and of "
+                                   "PCIe: set both, or choose the objective \"transactions\"");
     if (m != NULL && !(m->ssd_per_s > 0 && m->pcie_per_s > 0 && m->lookup_s >= 0 && m->train_s >= 0))
         return pst_fail(
             PST_E_ARG,
@@ -204,7 +205,8 @@ static pst_rc check(const struct pst_placement_ask *ask)
             m->ssd_per_s, m->pcie_per_s, m->lookup_s, m->train_s);
     for (int to = PST_PLACEMENT_CPU; to < PST_PLACEMENT_TIERS; to++) {
         if (!(ask->lists_share[to] >= 0 && ask->lists_share[to] <= 1))
-            return pst_fail(PST_E_ARG, "the lists' share of the %s cache is %g; expected 0 to 1",
+            return pst_fail(PST_E_ARG,
+                            "the share of the %s cache for lists of neighbours is %g; expected 0 to 1",
                             to == PST_PLACEMENT_CPU ? "CPU" : "GPU", ask->lists_share[to]);
     }
     return PST_OK;

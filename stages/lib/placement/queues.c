@@ -22,7 +22,8 @@ static bool power_of_two(uint64_t n)
 static pst_rc check_units(const struct pst_placement_input *in)
 {
     if (in->entry_bytes != 4 && in->entry_bytes != 8)
-        return pst_fail(PST_E_ARG, "an entry of a list has %u bytes; expected 4 or 8", in->entry_bytes);
+        return pst_fail(PST_E_ARG, "an entry of a list of neighbours has %u bytes; expected 4 or 8",
+                        in->entry_bytes);
     if (!power_of_two(in->line_bytes) || in->line_bytes < 16 || in->line_bytes > 512)
         return pst_fail(PST_E_ARG, "a PCIe transaction has %u bytes; expected a power of two from 16 to 512",
                         in->line_bytes);
@@ -40,19 +41,24 @@ static pst_rc check(const struct pst_placement_input *in)
         return pst_fail(PST_E_LIMIT, "cannot place a graph of %lld vertices; expected 1 to %u",
                         (long long)in->vertices, UINT32_MAX - 1);
     if (in->hops < 0 || in->hops > PST_HOPS_MAX)
-        return pst_fail(PST_E_ARG, "%d hops; expected 0 to %d", in->hops, PST_HOPS_MAX);
+        return pst_fail(PST_E_ARG, "the plan has %d hops; expected 0 to %d", in->hops, PST_HOPS_MAX);
     for (int h = 0; h < in->hops; h++) {
         if (in->fanout[h] < -1)
-            return pst_fail(PST_E_ARG, "the fanout of hop %d is %lld; expected at least -1", h,
+            return pst_fail(PST_E_ARG,
+                            "the fanout of hop %d is %lld; expected at least 0, or -1 for all neighbours", h,
                             (long long)in->fanout[h]);
     }
     if (in->rows != NULL && (in->row_bytes < 1 || in->row_files < 1))
-        return pst_fail(PST_E_ARG, "rows of %llu bytes in %d files; expected at least one of each",
-                        (unsigned long long)in->row_bytes, in->row_files);
+        return pst_fail(
+            PST_E_ARG,
+            "the features have rows of %llu bytes in %d files; expected at least 1 byte and 1 file",
+            (unsigned long long)in->row_bytes, in->row_files);
     if (in->batches < 1)
-        return pst_fail(PST_E_ARG, "hotness of %lld batches; expected at least 1", (long long)in->batches);
+        return pst_fail(PST_E_ARG, "hotness was counted in %lld batches; expected at least 1 batch",
+                        (long long)in->batches);
     if (in->threads < 1 || in->threads > PST_PLACEMENT_THREADS_MAX)
-        return pst_fail(PST_E_ARG, "%d threads; expected 1 to %d", in->threads, PST_PLACEMENT_THREADS_MAX);
+        return pst_fail(PST_E_ARG, "the number of threads is %d; expected 1 to %d", in->threads,
+                        PST_PLACEMENT_THREADS_MAX);
     return check_units(in);
 }
 

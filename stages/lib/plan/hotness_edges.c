@@ -77,7 +77,10 @@ pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at)
         return rc;
     const uint64_t before = begin - from; /* earlier entries, and perhaps the end of the header */
     if (bytes < before + size)
-        return pst_fail(PST_E_IO, "%s ends before edge %" PRId64 " of %" PRId64, e->file->path, at, e->all);
+        return pst_fail(PST_E_IO,
+                        "%s ends before edge %" PRId64 " of %" PRId64
+                        ": the file became shorter while it was being read",
+                        e->file->path, at, e->all);
     e->entries = e->window + before;
     e->first = at;
     e->end = pst_min_i64(e->all, at + (int64_t)((bytes - before) / size));

@@ -267,7 +267,9 @@ static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t dige
 {
     const size_t bytes = (size_t)tiers->n * sizeof *tiers->ids;
     if (f->bytes != PST_PAGE + bytes)
-        return pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu, because plan.json lists %lld ids",
+        return pst_fail(PST_E_FORMAT,
+                        "%s has %llu bytes; expected %llu, because plan.json counts %lld cached vertices: "
+                        "make a new plan",
                         f->path, (unsigned long long)f->bytes, (unsigned long long)(PST_PAGE + bytes),
                         (long long)tiers->n);
     tiers->ids = calloc((size_t)tiers->n + 1, sizeof *tiers->ids);
@@ -278,7 +280,9 @@ static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t dige
     if (rc != PST_OK)
         return rc;
     if (XXH3_64bits(tiers->ids, bytes) != digest)
-        return pst_fail(PST_E_FORMAT, "%s does not belong to plan.json: its checksum differs", f->path);
+        return pst_fail(PST_E_FORMAT,
+                        "%s does not belong to plan.json, which has another checksum: make a new plan",
+                        f->path);
     for (int64_t i = 0; i < tiers->n; i++) {
         if (tiers->ids[i] < 0 || tiers->ids[i] >= vertices)
             return pst_fail(PST_E_FORMAT,
@@ -295,7 +299,8 @@ static pst_rc read_tiers(const char *plan_path, const char *name, int64_t vertic
     const int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
     struct ids_file f;
     if (snprintf(f.path, sizeof f.path, "%.*s%s", dir_bytes, plan_path, name) >= (int)sizeof f.path)
-        return pst_fail(PST_E_LIMIT, "the path of %s beside %s is too long", name, plan_path);
+        return pst_fail(PST_E_LIMIT, "the path of the file %s in the directory of %s is too long", name,
+                        plan_path);
     pst_rc rc = pst_file_open(f.path, &f.fd, &f.bytes);
     if (rc != PST_OK)
         return pst_wrap(rc, "the plan %s", plan_path);

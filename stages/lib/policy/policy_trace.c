@@ -18,7 +18,8 @@ pst_rc pst_policy_trace_open(const char *path, bool empty, int *fd)
 {
     *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | (empty ? O_TRUNC : 0), 0666);
     return *fd >= 0 ? PST_OK
-                    : pst_fail(PST_E_ARG, "trace_ids: cannot write \"%s\": %s", path, strerror(errno));
+                    : pst_fail(PST_E_ARG, "the parameter trace_ids: cannot write the file \"%s\": %s", path,
+                               strerror(errno));
 }
 
 pst_rc pst_policy_trace_append(int fd, uint64_t batch, uint32_t micro, const int64_t *ids, int64_t n)
@@ -43,12 +44,12 @@ static pst_rc map_file(struct pst_policy_trace *t, const char *path)
     pst_rc rc = PST_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        rc = pst_fail(PST_E_ARG, "cannot read \"%s\": %s", path,
-                      fd < 0 ? strerror(errno) : "it is not a file");
+        const char *why = fd < 0 ? strerror(errno) : "expected a regular file";
+        rc = pst_fail(PST_E_ARG, "cannot read the trace \"%s\": %s", path, why);
     } else if (st.st_size > 0) {
         void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED)
-            rc = pst_fail(PST_E_ARG, "cannot map \"%s\": %s", path, strerror(errno));
+            rc = pst_fail(PST_E_ARG, "cannot map the trace \"%s\" into memory: %s", path, strerror(errno));
         else
             *t = (struct pst_policy_trace){.map = map, .map_bytes = (uint64_t)st.st_size};
     }
@@ -177,7 +178,8 @@ pst_rc pst_policy_trace_read(struct pst_policy_trace *t, const char *path)
         return rc;
     sort_batches(t);
     if (t->n == 0)
-        return pst_fail(PST_E_FORMAT, "%s: it has no complete batch", path);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: the trace has no complete batch: let the run train at least one batch", path);
     return check_batches(t, path);
 }
 

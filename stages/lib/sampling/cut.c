@@ -102,12 +102,11 @@ pst_rc pst_cut_hold(struct pst_cut *c, const struct pst_sample_key *key, const i
     }
     c->held = rc == PST_OK;
     c->key = *key;
-    return rc != PST_E_LIMIT
-               ? rc
-               : pst_fail(rc,
-                          "the sampling algorithm returned more than its limit of %lld vertices "
-                          "and %lld edges per hop",
-                          (long long)vertices, (long long)edges);
+    return rc != PST_E_LIMIT ? rc
+                             : pst_fail(rc,
+                                        "the sampling algorithm drew more than the %lld vertices and %lld "
+                                        "edges per hop that its own limits announce: correct the algorithm",
+                                        (long long)vertices, (long long)edges);
 }
 
 pst_rc pst_cut_draw(struct pst_cut *c, const struct pst_sampling_hop *hop)
@@ -117,7 +116,9 @@ pst_rc pst_cut_draw(struct pst_cut *c, const struct pst_sampling_hop *hop)
     assert(c->held && h < c->hops);
     /* The table knows all vertices of the batch: it returns their places, and adds none. */
     if (pst_k_dedup(NULL, c->expander.table, hop->vertices, hop->n, c->vertices, &all, all, c->at) != PST_OK)
-        return pst_fail(PST_E_STATE, "a piece of a batch has a vertex that the whole batch does not have");
+        return pst_fail(PST_E_STATE,
+                        "a batch was split into pieces, and a piece has a vertex that the whole batch does "
+                        "not have: this is a fault of Penstock or of the sampling algorithm");
     hop->indptr[0] = 0;
     for (int64_t i = 0; i < hop->n; i++) {
         const int32_t from = c->indptr[h][c->at[i]], n = c->indptr[h][c->at[i] + 1] - from;

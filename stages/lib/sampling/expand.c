@@ -106,7 +106,8 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
     rc = x->cut != NULL ? pst_cut_draw(x->cut, &hop)
                         : x->algorithm->algorithm->draw(x->algorithm->state, &hop);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
-        return pst_fail(rc, "an edge leads to a vertex outside the graph; `penstock verify` shows details");
+        return pst_fail(rc, "an edge leads to a vertex that the graph does not have: the topology is damaged "
+                            "(`penstock verify` shows details)");
     x->sample_s += pst_now() - begin;
     if (rc == PST_OK)
         rc = pst_expand_drawn(x, vertices, count, capacity, indptr, indices, edge_capacity);
@@ -121,10 +122,11 @@ pst_rc pst_expand_drawn(struct pst_expander *x, int64_t *vertices, int64_t *coun
     const int64_t n = *count, edges = indptr[n];
     edge_capacity = pst_min_i64(edge_capacity, x->edges_max);
     if (indptr[0] != 0 || edges < 0 || edges > edge_capacity)
-        return pst_fail(
-            PST_E_FORMAT,
-            "the sampling algorithm %s returned indptr %lld..%lld; expected values from 0 to at most %lld",
-            x->algorithm->algorithm->name, (long long)indptr[0], (long long)edges, (long long)edge_capacity);
+        return pst_fail(PST_E_FORMAT,
+                        "the sampling algorithm %s returned offsets (indptr) from %lld to %lld; expected "
+                        "offsets from 0 to at most %lld: correct the algorithm",
+                        x->algorithm->algorithm->name, (long long)indptr[0], (long long)edges,
+                        (long long)edge_capacity);
     pst_rc rc = check_ids(x->ids, edges, x->graph->vertices, "an edge");
     if (rc != PST_OK)
         return rc;

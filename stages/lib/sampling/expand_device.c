@@ -68,7 +68,9 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     x->ids = ids;
     x->indptr = indptr;
     x->numbers = numbers;
-    return x->table ? PST_OK : pst_fail(PST_E_IO, "%s: cannot initialize the dedup table", device->name);
+    return x->table ? PST_OK
+                    : pst_fail(PST_E_IO, "%s: cannot initialize the table that finds repeated vertices",
+                               device->name);
 }
 
 void pst_expander_device_release(struct pst_expander_device *x)

@@ -332,7 +332,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     int32_t *indices = malloc((size_t)edges * sizeof *indices);
     *needed = (struct pst_minibatch_size){.hops = hops};
     if (vertices == NULL || indptr == NULL || indices == NULL || (bound.weights && weights == NULL)) {
-        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot measure a sample");
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot allocate memory to measure the size of samples");
         goto out;
     }
     int64_t count = 0;

@@ -102,8 +102,8 @@ pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst
     const pst_rc rc = pst_sampling_measure(f, job, &size);
     return rc != PST_OK ? rc
                         : pst_fail(PST_E_FORMAT,
-                                   "%s found an id that is out of range, but the CPU did not: the copy of "
-                                   "the topology in the device's memory differs from the dataset",
+                                   "%s found a vertex that is out of range in a batch, but the CPU did not: "
+                                   "the copy of the topology in the device's memory is damaged",
                                    device->name);
 }
 
@@ -132,12 +132,11 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     bool data_fault = false;
     const double begin = pst_now();
     if (job->n != job->batch_seeds && pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
-        return pst_fail(
-            PST_E_LIMIT,
-            "the batch does not fit its slot, and the algorithm %s on %s cannot split it, because "
-            "neighbours depend on the whole batch; set margin to a higher value, or place the "
-            "sampler on a CPU",
-            f->expander.algorithm->algorithm->name, d->expander.device->name);
+        return pst_fail(PST_E_LIMIT,
+                        "the batch does not fit its slot, and the algorithm %s on %s cannot split it, "
+                        "because the neighbours that it draws depend on the whole batch: set the parameter "
+                        "margin to a higher value, or place the sampler on a CPU",
+                        f->expander.algorithm->algorithm->name, d->expander.device->name);
     *result = (struct pst_fill_result){.fits = job->n <= l->size.n[0]};
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)

@@ -105,7 +105,7 @@ static pst_rc after(struct pst_sampling *s, struct filling *f, pst_rc rc, bool d
 {
     bool again = false;
     if (rc != PST_OK)
-        return pst_wrap(rc, "sampling batch %llu", (unsigned long long)f->batch->batch);
+        return pst_wrap(rc, "cannot sample batch %llu", (unsigned long long)f->batch->batch);
     f->waits = !done;
     if (!done)
         return PST_OK;
@@ -154,7 +154,9 @@ static pst_rc ask(struct pst_sampling *s)
         uint64_t bytes = 0;
         void *slot = pst_slot(s->self, credit.ref, &bytes);
         if (slot == NULL || bytes < l->slot_bytes || credit.ref.slot >= l->nslots)
-            return pst_fail(PST_E_STATE, "a slot for lists has %llu bytes, but this stage requested %llu",
+            return pst_fail(PST_E_STATE,
+                            "a slot for lists of neighbours has %llu bytes, but this stage requested %llu: "
+                            "this is a fault of Penstock",
                             (unsigned long long)bytes, (unsigned long long)l->slot_bytes);
         l->user[credit.ref.slot] = (uint32_t)(f - l->filling);
         f->waits = false;
@@ -181,7 +183,9 @@ pst_rc pst_sampling_lists_fill(struct pst_sampling *s, struct pst_sampling_pendi
             f = &l->filling[i];
     }
     if (f == NULL)
-        return pst_fail(PST_E_STATE, "a free slot came for batch %llu while all %u slots are being filled",
+        return pst_fail(PST_E_STATE,
+                        "the runtime gave a free slot for batch %llu while this stage fills %u slots, which "
+                        "is its limit: this is a fault of Penstock",
                         (unsigned long long)credit->batch, l->nfilling);
     f->used = true;
     f->filled.credit = *credit;
@@ -197,7 +201,8 @@ static pst_rc take(struct pst_sampling *s, const struct pst_frame *frame)
     struct pst_sampling_lists *l = s->lists;
     const void *slot = frame->nrefs == 1 ? pst_slot(s->self, frame->refs[0], NULL) : NULL;
     if (slot == NULL || frame->refs[0].slot >= l->nslots)
-        return pst_fail(PST_E_PEER, "the port listed got a frame without a slot for lists");
+        return pst_fail(PST_E_PEER, "the port listed got a frame without a slot of the port lists: link the "
+                                    "port lists to a disk stage, and the disk stage to the port listed");
     struct filling *f = &l->filling[l->user[frame->refs[0].slot]];
     bool done = false;
     pst_rc rc = pst_sampling_draft_take(&f->draft, slot, &done);

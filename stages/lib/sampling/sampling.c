@@ -87,8 +87,8 @@ static pst_rc choose_ports(struct pst_sampling *s, bool gpu_ports)
     if (s->bare == pst_linked(s->self, s->port) || (s->bare && s->cached >= 0))
         return pst_fail(
             PST_E_ARG,
-            "link either the output batch (minibatches with rows) or the output sample (without, for "
-            "a cache stage); with sample, the output cached cannot be linked");
+            "link either the output batch, whose minibatches have feature rows, or the output sample, whose "
+            "minibatches have none (for a cache stage): the output cached can be linked only with batch");
     s->port = s->bare ? sample : s->port;
     return PST_OK;
 }
@@ -247,7 +247,9 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pst_sam
             p = &s->pending[i];
     }
     if (p == NULL)
-        return pst_fail(PST_E_STATE, "a free slot came for batch %llu while %u batches wait for more slots",
+        return pst_fail(PST_E_STATE,
+                        "the runtime gave a free slot for batch %llu while %u batches wait for more slots, "
+                        "which is the limit: this is a fault of Penstock",
                         (unsigned long long)batch, s->npending);
     size_t index = (size_t)(p - s->pending);
     p->used = true;
@@ -402,9 +404,11 @@ static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, u
     *slot = pst_slot(s->self, credit->ref, &bytes);
     if (*slot == NULL)
         return PST_E_STATE;
-    return bytes >= want ? PST_OK
-                         : pst_fail(PST_E_STATE, "a slot has %llu bytes, but this stage requested %llu",
-                                    (unsigned long long)bytes, (unsigned long long)want);
+    return bytes >= want
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "a slot has %llu bytes, but this stage requested %llu: this is a fault of Penstock",
+                          (unsigned long long)bytes, (unsigned long long)want);
 }
 
 pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
@@ -449,7 +453,7 @@ static pst_rc fill_slots(struct pst_sampling *s, struct pst_sampling_pending *p,
                                           &s->now, &result)
                         : pst_sampling_fill(&s->filler, &job, slot, pst_sampling_send_part, &s->now, &result);
         if (rc != PST_OK)
-            return pst_wrap(rc, "sampling batch %llu", (unsigned long long)p->batch);
+            return pst_wrap(rc, "cannot sample batch %llu", (unsigned long long)p->batch);
         rc = pst_sampling_end_piece(s, p, &job, &s->now, &result, &again);
         if (rc != PST_OK)
             return rc;
@@ -483,8 +487,8 @@ static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event,
     return s->now.credit.batch == s->credit_cached.batch && s->now.credit.micro == s->credit_cached.micro
                ? PST_OK
                : pst_fail(PST_E_STATE,
-                          "a free slot came for micro-batch %u of batch %llu, but the slot for cached rows "
-                          "is for micro-batch %u of batch %llu",
+                          "the runtime gave a free slot for micro-batch %u of batch %llu, but a slot for "
+                          "cached rows of micro-batch %u of batch %llu: this is a fault of Penstock",
                           s->now.credit.micro, (unsigned long long)s->now.credit.batch,
                           s->credit_cached.micro, (unsigned long long)s->credit_cached.batch);
 }
@@ -508,7 +512,8 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
     }
     if (p == NULL || p->micro != credit->micro)
         return pst_fail(PST_E_STATE,
-                        "a free slot came for micro-batch %u of batch %llu, which was not requested",
+                        "the runtime gave a free slot for micro-batch %u of batch %llu, which this stage did "
+                        "not request: this is a fault of Penstock",
                         credit->micro, (unsigned long long)credit->batch);
     return fill_credit(s, p);
 }

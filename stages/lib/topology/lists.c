@@ -25,7 +25,8 @@ static pst_rc degree_of(const struct pst_csc *graph, int64_t v, int64_t *degree)
 {
     if (v < 0 || v >= graph->vertices)
         return pst_fail(PST_E_FORMAT,
-                        "the plan caches the list of vertex %lld, but the graph has only %lld vertices",
+                        "the plan caches the neighbours of vertex %lld, but the graph has only %lld "
+                        "vertices: make a new plan",
                         (long long)v, (long long)graph->vertices);
     const int64_t begin = graph->indptr[v], end = graph->indptr[v + 1];
     if (begin < 0 || end < begin || end > graph->edges)
@@ -76,7 +77,8 @@ static pst_rc check_once(const int64_t *sorted, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
         if (sorted[i] == sorted[i - 1])
-            return pst_fail(PST_E_FORMAT, "the plan caches the list of vertex %lld twice",
+            return pst_fail(PST_E_FORMAT,
+                            "the plan caches the neighbours of vertex %lld twice: make a new plan",
                             (long long)sorted[i]);
     }
     return PST_OK;

@@ -87,9 +87,11 @@ static pst_rc copy_partition(struct pst_vectors_exchange *x, int from, const cha
             return pst_wrap(copy_by_hand(x, from, path, (uint64_t)in, (uint64_t)out, left), "partition %d",
                             partition);
         if (n <= 0)
-            return n < 0 ? pst_fail_errno("cannot copy partition %d from %s to %s", partition, path, x->path)
-                         : pst_fail(PST_E_FORMAT, "cannot copy partition %d from %s: the file is too short",
-                                    partition, path);
+            return n < 0
+                       ? pst_fail_errno("cannot copy partition %d from %s to %s", partition, path, x->path)
+                       : pst_fail(PST_E_FORMAT,
+                                  "cannot copy partition %d from %s: the file is too short, so it is damaged",
+                                  partition, path);
         left -= (uint64_t)n;
     }
     return PST_OK;
@@ -143,7 +145,9 @@ pst_rc pst_vectors_exchange_read(struct pst_vectors_exchange *x, int partition, 
             continue;
         if (n <= 0)
             return n < 0 ? pst_fail_errno("cannot read partition %d of %s", partition, x->path)
-                         : pst_fail(PST_E_IO, "%s became shorter while the run used it", x->path);
+                         : pst_fail(PST_E_IO,
+                                    "the file %s became shorter while the run used it: start the run again",
+                                    x->path);
         done += (uint64_t)n;
     }
     (void)posix_fadvise(x->fd, (off_t)begin, (off_t)v->block_bytes, POSIX_FADV_DONTNEED);

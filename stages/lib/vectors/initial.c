@@ -66,9 +66,10 @@ static pst_rc compare_datasets(const struct pst_vectors_initial *o, const char *
     const char *digest = pst_checkpoint_text(&o->reader.ck, "dataset");
     if (digest && strcmp(digest, ds->digest) == 0)
         return PST_OK;
-    pst_rc rc =
-        pst_wrap(pst_vectors_reader_dataset(run, dir),
-                 "it was trained on another dataset than %s, and their vertices cannot be compared", ds->dir);
+    pst_rc rc = pst_wrap(
+        pst_vectors_reader_dataset(run, dir),
+        "that run was trained on another dataset than %s, and the vertices of the two cannot be compared",
+        ds->dir);
     if (rc == PST_OK)
         rc = pst_dataset_open(&old, dir);
     if (rc != PST_OK)
@@ -88,11 +89,13 @@ pst_rc pst_vectors_initial_open(struct pst_vectors_initial *o, const char *run, 
     if (rc != PST_OK)
         return pst_wrap(rc, "init_from %s", run);
     if (o->reader.dim != dim)
-        rc = pst_fail(PST_E_ARG, "its embeddings have %" PRId64 " floats; expected dim, %" PRId64,
+        rc = pst_fail(PST_E_ARG,
+                      "the embeddings of that run have %" PRId64 " floats; expected %" PRId64
+                      ", the parameter dim of this run",
                       o->reader.dim, dim);
     else if (o->reader.vertices > ds->vertices)
-        rc = pst_fail(PST_E_ARG, "it has %" PRId64 " vertices, but %s has only %" PRId64, o->reader.vertices,
-                      ds->dir, ds->vertices);
+        rc = pst_fail(PST_E_ARG, "that run has %" PRId64 " vertices, but %s has only %" PRId64,
+                      o->reader.vertices, ds->dir, ds->vertices);
     else
         rc = compare_datasets(o, run, ds);
     o->open = true;
@@ -168,15 +171,17 @@ static pst_rc copy_relations(const struct pst_vectors_reader *r, const struct ps
     const int64_t d = pst_embed_relation_floats(plan), sides = plan->inverse ? 2 : 1;
     const int64_t known = r->relations / sides;
     if (strcmp(r->model, plan->model->name) != 0 || r->inverse != plan->inverse)
-        return pst_fail(
-            PST_E_ARG, "its model is \"%s\" with inverse %s; expected \"%s\" with inverse %s, as in this run",
-            r->model, r->inverse ? "true" : "false", plan->model->name, plan->inverse ? "true" : "false");
+        return pst_fail(PST_E_ARG,
+                        "the model of that run is \"%s\" with inverse %s; expected \"%s\" with inverse %s, "
+                        "as in this run",
+                        r->model, r->inverse ? "true" : "false", plan->model->name,
+                        plan->inverse ? "true" : "false");
     if (d == 0)
         return PST_OK;
     if (r->relation_dim != d || known > plan->relations)
         return pst_fail(PST_E_ARG,
-                        "it has %" PRId64 " relations of %" PRId64 " floats; expected at most %" PRId64
-                        " of %" PRId64,
+                        "that run has %" PRId64 " relations of %" PRId64 " floats; expected at most %" PRId64
+                        " relations, of %" PRId64 " floats",
                         known, r->relation_dim, plan->relations, d);
     pst_real *all = calloc((size_t)(r->relations * d) + 1, sizeof *all);
     if (!all)

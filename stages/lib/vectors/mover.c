@@ -31,7 +31,8 @@ static pst_rc hash(struct pst_vectors_move *move, const char *bytes, uint64_t n)
 {
     return XXH3_64bits_update(move->hash, bytes, n) == XXH_OK
                ? PST_OK
-               : pst_fail(PST_E_STATE, "cannot compute a checksum");
+               : pst_fail(PST_E_STATE,
+                          "cannot compute the checksum of a partition: this is a fault of Penstock");
 }
 
 /* ---- sending --------------------------------------------------------------------------------------- */
@@ -82,8 +83,10 @@ pst_rc pst_vectors_mover_add(struct pst_vectors_mover *m, enum pst_request_op op
                              uint64_t rows, int block)
 {
     if (m->n == PST_VECTORS_MOVES_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d partitions are to be moved at once",
-                        PST_VECTORS_MOVES_MAX);
+        return pst_fail(
+            PST_E_LIMIT,
+            "cannot move more than %d partitions at once: use a smaller buffer, or a lower `ahead`",
+            PST_VECTORS_MOVES_MAX);
     struct pst_vectors_move *move = at(m, m->n);
     XXH3_state_t *state = move->hash ? move->hash : XXH3_createState();
     if (!state || XXH3_64bits_reset(state) != XXH_OK)
@@ -117,9 +120,12 @@ static pst_rc take_home(struct pst_vectors_mover *m, const struct pst_credit *cr
     if (!slot)
         return PST_E_STATE;
     if (m->n == 0 || move->home == move->sent)
-        return pst_fail(PST_E_PEER, "a slot came home from the disk stage, but no piece is on its way");
+        return pst_fail(PST_E_PEER, "the disk stage returned a slot that this stage had not sent with a "
+                                    "piece of a partition: link the port parts only to a disk stage");
     if (!credit->dirty)
-        return pst_fail(PST_E_PEER, "a piece of partition %d came home, but no disk stage served it",
+        return pst_fail(PST_E_PEER,
+                        "a piece of partition %d came back, but no stage has read or written it: link the "
+                        "port parts to a disk stage",
                         move->partition);
     pst_rc rc = PST_OK;
     if (move->op == PST_REQUEST_READ) {
@@ -137,7 +143,8 @@ pst_rc pst_vectors_mover_credit(struct pst_vectors_mover *m, const struct pst_cr
     if (rc != PST_OK || last)
         return rc;
     if (m->credits == m->slots)
-        return pst_fail(PST_E_STATE, "more slots are free than there are");
+        return pst_fail(PST_E_STATE,
+                        "the runtime returned more free slots than there are: this is a fault of Penstock");
     m->credit[m->credits++] = *credit;
     return pump(m);
 }

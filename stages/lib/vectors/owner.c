@@ -146,7 +146,8 @@ static pst_rc read_carrier(const char *slot, uint64_t bytes, struct pst_row_batc
     const pst_rc rc = pst_row_batch_read(slot, bytes, b);
     if (rc == PST_OK && pst_row_batch_carried(b) > bytes - PST_ROW_BATCH_CARRIED_AT)
         return pst_fail(PST_E_PEER,
-                        "batch %" PRIu64 " carries %" PRIu64 " bytes of relations, more than its slot has",
+                        "batch %" PRIu64 " says that it contains %" PRIu64
+                        " bytes of embeddings of relations, which is more than its slot has",
                         b->batch, pst_row_batch_carried(b));
     return rc;
 }
@@ -226,10 +227,10 @@ pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *s, const void *from, u
     const double begin = pst_now();
     pst_rc rc = pst_edge_batch_read(from, from_bytes, &edges);
     if (rc == PST_OK && edges.vertices != s->ds.vertices)
-        rc = pst_fail(PST_E_PEER, "the edges are of %" PRId64 " vertices, but the dataset has %" PRId64,
+        rc = pst_fail(PST_E_PEER, "the edges are of a dataset with %" PRId64 " vertices; expected %" PRId64,
                       edges.vertices, s->ds.vertices);
     if (rc == PST_OK && edges.relations != s->relations)
-        rc = pst_fail(PST_E_PEER, "the edges have %" PRId64 " relations, but the dataset has %" PRId64,
+        rc = pst_fail(PST_E_PEER, "the edges are of a dataset with %" PRId64 " relations; expected %" PRId64,
                       edges.relations, s->relations);
     if (rc == PST_OK)
         rc = pst_vectors_gather(&s->vectors, &edges, from, slot, bytes, b);
@@ -374,8 +375,8 @@ static pst_rc check_together(const struct pst_vectors_owner *s)
                         : s->relations_way == PST_RELATIONS_ASYNC ? "relations sync"
                                                                   : NULL;
     return needs ? pst_fail(PST_E_ARG,
-                            "together is %" PRId64 ": edges of the same query come together only with %s; "
-                            "set that, or together to 0",
+                            "together is %" PRId64 ", but training the edges of a query together requires "
+                            "%s: set that, or set together to 0",
                             s->together, needs)
                  : PST_OK;
 }

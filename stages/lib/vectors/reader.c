@@ -55,11 +55,14 @@ static pst_rc open_partitions(struct pst_vectors_reader *r, const char *run_dir)
         return rc == PST_OK ? PST_E_FORMAT : rc;
     const int how = pst_parts_assign_of(assign);
     if (how < 0 || partitions < 1 || partitions > PST_PARTS_MAX || r->dim < 1 || bytes < 1)
-        return pst_fail(PST_E_FORMAT, "%s: the description of its partitions is damaged", r->ck.path);
+        return pst_fail(PST_E_FORMAT, "%s: the description of the partitions in this checkpoint is damaged",
+                        r->ck.path);
     r->block_bytes = (uint64_t)bytes;
     rc = pst_parts_init(&r->parts, r->vertices, (int)partitions, (enum pst_parts_assign)how, (uint64_t)seed);
     if (rc == PST_OK && (uint64_t)(r->parts.rows * r->dim) * sizeof(float) > r->block_bytes)
-        rc = pst_fail(PST_E_FORMAT, "%s: %" PRId64 " rows of %" PRId64 " floats do not fit %" PRIu64 " bytes",
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: %" PRId64 " rows of %" PRId64 " floats do not fit %" PRIu64
+                      " bytes: the checkpoint is damaged",
                       r->ck.path, r->parts.rows, r->dim, r->block_bytes);
     if (rc == PST_OK)
         rc = read_table(r, "extents", r->table.extent);
@@ -71,8 +74,8 @@ static pst_rc open_partitions(struct pst_vectors_reader *r, const char *run_dir)
         if (r->table.extent[p] < 0)
             return pst_fail(
                 PST_E_STATE,
-                "%s is of the middle of the first epoch: partition %d was not trained yet; let the "
-                "run come to the end of an epoch (`penstock run --resume %s` goes on)",
+                "%s was written in the middle of the first epoch, when partition %d had not been trained "
+                "yet: let the run finish an epoch (`penstock run --resume %s` continues it)",
                 r->ck.path, p, run_dir);
     (void)snprintf(r->array_path, sizeof r->array_path, "%.4000s/arrays/embeddings", run_dir);
     r->array = open(r->array_path, O_RDONLY | O_CLOEXEC);
@@ -198,7 +201,7 @@ static pst_rc read_partition(const struct pst_vectors_reader *r, int p, void *to
         return PST_OK;
     return pst_fail(PST_E_FORMAT,
                     "partition %d of %s is damaged: the checksum of %" PRIu64 " bytes from byte %" PRIu64
-                    " on is wrong; the run may still be going, or the drive lost or changed data",
+                    " on is wrong; the run may still be active, or the drive lost or changed data",
                     p, r->array_path, r->block_bytes, at);
 }
 

@@ -104,15 +104,15 @@ void pst_relations_close(struct pst_relations *e)
 static pst_rc check_fit(const struct pst_relations *e, const struct pst_row_batch *b)
 {
     if (b->edges > 0 && (b->flags & PST_EDGE_BATCH_ALL) && (b->chunks != 1 || b->negatives != b->nodes))
-        return pst_fail(
-            PST_E_PEER,
-            "the batch has %u vertices, and %u chunks of %u negatives; expected all vertices once", b->nodes,
-            b->chunks, b->negatives);
+        return pst_fail(PST_E_PEER,
+                        "the batch has %u vertices, but %u chunks of %u negatives; expected one chunk with "
+                        "each vertex as a negative",
+                        b->nodes, b->chunks, b->negatives);
     if (b->dim == e->dim && b->relations == e->plan.relations)
         return PST_OK;
     return pst_fail(PST_E_PEER,
-                    "the batch has rows of %u floats and %u relations; expected %" PRId64 " floats and "
-                    "%" PRId64 " relations",
+                    "the batch has embeddings of %u floats and %u relations; expected %" PRId64
+                    " floats and %" PRId64 " relations: do both stages have the same dataset and `dim`?",
                     b->dim, b->relations, e->dim, e->plan.relations);
 }
 
@@ -122,17 +122,16 @@ static pst_rc check_lent(const struct pst_relations *e, const struct pst_row_bat
     const int64_t dim = e->way == PST_RELATIONS_ASYNC ? e->table.dim : 0;
     if (b->relation_dim != dim)
         return pst_fail(PST_E_PEER,
-                        "the batch lends relations of %u floats; expected %" PRId64
-                        ": is `relations` the same in both stages?",
+                        "the batch brings embeddings of relations with %u floats; expected %" PRId64
+                        ": set `relations` to the same value in both stages",
                         b->relation_dim, dim);
     if (dim == 0 || (b->relation_optimizer == e->optimizer && b->relation_rate == (pst_real)e->rate))
         return PST_OK;
-    return pst_fail(
-        PST_E_ARG,
-        "with `relations` async, the stage that owns the vertices updates relations, too, with its "
-        "own optimizer and rate (%g), but here the rate is %g, or the optimizer is another one; "
-        "give both stages the same `optimizer` and `rate`, or set `relations` to sync",
-        (double)b->relation_rate, e->rate);
+    return pst_fail(PST_E_ARG,
+                    "with `relations` async, the store updates the relations with its own optimizer and rate "
+                    "(%g), but this stage has the rate %g, or another optimizer: give both stages the same "
+                    "`optimizer` and `rate`, or set `relations` to sync",
+                    (double)b->relation_rate, e->rate);
 }
 
 /* Puts the rows that a batch brought where the step looks for them. */
@@ -143,7 +142,8 @@ static pst_rc borrow(struct pst_relations *e, const struct pst_row_batch *b, con
     const char *rows = pst_row_batch_at(slot, b->relation_rows_at);
     for (uint32_t i = 0; i < b->relation_rows; i++) {
         if (list[i] >= e->table.rows)
-            return pst_fail(PST_E_PEER, "row %u of relations is lent; expected 0 to %" PRId64, list[i],
+            return pst_fail(PST_E_PEER,
+                            "the batch brings the embedding of relation %u; expected 0 to %" PRId64, list[i],
                             e->table.rows - 1);
         memcpy(e->table.row + list[i] * e->table.dim, rows + i * row, row);
     }
@@ -159,8 +159,8 @@ static pst_rc give_back(const struct pst_relations *e, const struct pst_row_batc
     if (batch->touched_n != b->relation_rows ||
         memcmp(e->touched, pst_row_batch_at(slot, b->relation_list_at), list) != 0)
         return pst_fail(PST_E_PEER,
-                        "%u rows of relations are lent, but the edges use %" PRId64
-                        ", or other ones: is `inverse` the same in both stages?",
+                        "the batch brings embeddings of %u relations, but its edges use %" PRId64
+                        " relations, or other ones: set `inverse` to the same value in both stages",
                         b->relation_rows, batch->touched_n);
     for (uint32_t i = 0; i < b->relation_rows; i++)
         memcpy(grads + i * row, e->grads + e->touched[i] * e->table.dim, row);
@@ -237,8 +237,7 @@ static pst_rc train_on_device(struct pst_relations *e, const struct pst_row_batc
     int64_t nodes;
     if (b->flags & PST_EDGE_BATCH_TURNED)
         return pst_fail(PST_E_UNSUPPORTED,
-                        "edges of the same query come together only on a CPU: set `together` to 0, "
-                        "or place the stage on cpu:0");
+                        "`together` works only on a CPU: set `together` to 0, or place the stage on cpu:0");
     const pst_rc rc = pst_relations_train_slot(e, b, slot, &batch);
     return rc == PST_OK ? pst_relations_end(e, b, &nodes) : rc;
 }

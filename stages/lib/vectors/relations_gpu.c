@@ -80,11 +80,10 @@ static pst_rc check_list(struct pst_relations *e, const struct pst_row_batch *b,
         memcmp(e->table.list, pst_row_batch_at(slot, b->relation_list_at),
                b->relation_rows * sizeof *e->table.list) == 0)
         return PST_OK;
-    return pst_fail(
-        PST_E_PEER,
-        "%u rows of relations are lent, but the edges use %u, or other ones: is `inverse` the same "
-        "in both stages?",
-        b->relation_rows, wanted.relation_rows);
+    return pst_fail(PST_E_PEER,
+                    "the batch brings embeddings of %u relations, but its edges use %u relations, or other "
+                    "ones: set `inverse` to the same value in both stages",
+                    b->relation_rows, wanted.relation_rows);
 }
 
 /* Puts the rows that a batch brought where the step looks for them. */

@@ -267,8 +267,9 @@ pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, 
         const int64_t row = list[i] < 0 || list[i] >= v->vertices ? -1 : row_of(v, list[i]);
         if (row < 0 || v->marked[row] == v->mark)
             return pst_fail(PST_E_PEER,
-                            "batch %" PRIu64 " came home with a damaged list of vertices: entry %u is "
-                            "%" PRId64 "; expected 0 to %" PRId64 ", each at most once",
+                            "batch %" PRIu64
+                            " came back with a damaged list of vertices: entry %u is %" PRId64
+                            "; expected vertices from 0 to %" PRId64 ", each at most once",
                             b->batch, i, list[i], v->vertices - 1);
         v->marked[row] = v->mark;
     }

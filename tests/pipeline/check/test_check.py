@@ -112,7 +112,7 @@ def nonsense_for_set():
     swap = ("--set", "stages.trainer.run=discard")
     all_refused([Case("another stage's parameters", swapped, ("--set", "stages.trainer.params.other", "unknown key"),
                       (lambda text: lines(text, '"model"') - 1, "stages.trainer.params",
-                       "replaces: model, layers, hidden, dropout, rate; use --set stages.trainer.params={} to remove them"),
+                       "replaces: model, layers, hidden, dropout, rate; --set stages.trainer.params={} removes them"),
                       args=(*swap, "--set", "stages.trainer.params.other=1"))])
     with Place() as p:
         command("check", *swap, "--set", "stages.trainer.params={}", p.write(swapped))

@@ -34,15 +34,15 @@ def pipe_so(p):
 
 
 PROGRAMS = [
-    Case("a pipe named .so", with_run(pipe_so), ("pipe.so", "stages.a.run", "not a shared object")),
-    constructor("crashes", "abort();", "loading /", "died of signal 6"),
-    constructor("exits", "_exit(0);", "loading /", "the process exited with status 0 without an answer"),
+    Case("a pipe named .so", with_run(pipe_so), ("pipe.so", "stages.a.run", "expected a shared object")),
+    constructor("crashes", "abort();", "loading /", "was killed by signal 6"),
+    constructor("exits", "_exit(0);", "loading /", "the process exited with status 0, but returned no answer"),
     constructor("fails", "_exit(3);", "loading /", "ended with status 3"),
     Case("path to nothing", with_run("./nothing"), ("./nothing", "stages.a.run", "cannot open stage", "No such file")),
-    Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "not a file")),
+    Case("path to a directory", with_run(lambda p: p.dir + "/"), (10, "stages.a.run", "expected a program, found another kind of file")),
     Case("text named .so", with_run(lambda p: program(p, "text.so", "hello")),
-         ("text.so", "stages.a.run", "not a shared object")),
-    Case("empty .so", with_run(lambda p: program(p, "empty.so", "")), ("empty.so", "stages.a.run", "not a shared object")),
+         ("text.so", "stages.a.run", "expected a shared object")),
+    Case("empty .so", with_run(lambda p: program(p, "empty.so", "")), ("empty.so", "stages.a.run", "expected a shared object")),
     Case("cut-off .so", with_run(lambda p: cut_off(p)), ("cut.so", "stages.a.run", "truncated")),
     Case("library that is no stage", with_run(lambda p: compiled(p, "library.so", "int pst_other;")),
          ("library.so", "stages.a.run", "not a stage: the symbol pst_stage is missing")),
@@ -51,26 +51,26 @@ PROGRAMS = [
         ("abi.so", "stages.a.run", "was built for version 99 of the stage interface, but this Penstock")),
     Case("stage without a callback", with_run(lambda p: compiled(
         p, "bare.so", '#include "stage.h"\nconst struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI, .name = "x",'
-        ' .help = "x"};')), ("bare.so", "stages.a.run", "not a stage: on_event is not set")),
+        ' .help = "x"};')), ("bare.so", "stages.a.run", "is not a stage: its description lacks the function on_event")),
     Case("stage with an undefined symbol", with_run(lambda p: compiled(
         p, "undefined.so", 'extern int nowhere_to_be_found(void); int x(void) { return nowhere_to_be_found(); }'
         'int (*y)(void) = nowhere_to_be_found;')), ("undefined.so", "stages.a.run", "nowhere_to_be_found")),
     Case("not executable", with_run(lambda p: program(p, "plain.py", "#!/bin/sh\n", 0o644)),
          ("plain.py", "stages.a.run", "neither a shared object (.so) nor executable")),
     says("describe exits 1", "#!/bin/sh\nexit 1\n", "--describe ended with status 1"),
-    says("describe dies", "#!/bin/sh\nkill -9 $$\n", "--describe died of signal 9"),
-    says("describe says nothing", "#!/bin/sh\n", "not JSON"),
-    says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "not JSON"),
-    says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "printed more than 262144 bytes"),
-    says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected an object"),
+    says("describe dies", "#!/bin/sh\nkill -9 $$\n", "--describe was killed by signal 9"),
+    says("describe says nothing", "#!/bin/sh\n", "expected JSON"),
+    says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "expected JSON"),
+    says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "the program printed more than 262144 bytes"),
+    says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected a description, an object"),
     odd("was built for version 7 of the stage interface, but this Penstock", abi=7),
     odd("the stage's description must have name and help", name="not a name"),
-    odd("ports and params", ports="none"),
+    odd("an object with the lists", ports="none"),
     odd("100 ports and 0 parameters; at most 16", ports=[{"name": "x"}] * 100),
     odd("ports[0]", ports__0__dir="sideways"),
     odd("ports[1]", ports__1__flags=["ordred"]),
     odd("ports[0] has", ports__0__rank=99),
-    odd("invalid or already used", ports__1__name="in"),
+    odd("is invalid, or another port has it", ports__1__name="in"),
     odd("which is not an input", ports__1__forwards="nothing"),
     odd("the stage has no integer parameter keep", ports__0__hold_param="keep"),
     odd("params[0]", params=[{"name": "x", "type": "colour"}]),
@@ -120,7 +120,7 @@ def descriptions_that_hang():
         [t.join() for t in threads]
         del os.environ["XDG_CACHE_HOME"]
         for name, (code, err, seconds) in results.items():
-            assert code == 2 and "no answer within 10 s" in err and (f"/{name} --describe" in err or name not in scripts), (name, code, err)
+            assert code == 2 and "did not answer within 10 s" in err and (f"/{name} --describe" in err or name not in scripts), (name, code, err)
             assert seconds < 13, f"{name} took {seconds:.1f} s"
         no_leftovers()
 

@@ -241,7 +241,7 @@ def rows_with_the_source_s_names():
             np.save(p.path("bad.npy"), array)
             r = command("export", p.path("d"), p.path("out3"), "--rows", p.path("bad.npy"), "--quiet", code=2)
             assert words in r.stderr and not os.path.exists(p.path("out3")), r.stderr
-        assert "--rows writes csv" in command("export", p.path("d"), p.path("out3"), "--rows", p.path("emb.npy"), "--format", "npy", code=2).stderr
+        assert "--rows works only with csv" in command("export", p.path("d"), p.path("out3"), "--rows", p.path("emb.npy"), "--format", "npy", code=2).stderr
 
 
 @test

@@ -345,16 +345,16 @@ def planetoid(edges=EDGES, n=4):
 
 
 PLANETOID = planetoid, {
-    "truncated": Cell(cut("ind.g.graph", 5), expect="ind.g.graph: no pickle of Planetoid's, near byte"),
-    "corrupted": Cell(sub("ind.g.allx", b"csr_matrix", b"csr_matrjx"), expect="ind.g.allx: it names scipy.sparse.csr.csr_matrjx"),
-    "mis-shaped": Cell(put("ind.g.ally", pickle.dumps(np.eye(3, dtype=np.int32)[:2], 2)), expect="ind.g: rows of features, labels and test.index do not fit together"),
+    "truncated": Cell(cut("ind.g.graph", 5), expect="ind.g.graph: expected a pickle file of Planetoid: invalid data near byte"),
+    "corrupted": Cell(sub("ind.g.allx", b"csr_matrix", b"csr_matrjx"), expect="ind.g.allx: the pickle refers to scipy.sparse.csr.csr_matrjx"),
+    "mis-shaped": Cell(put("ind.g.ally", pickle.dumps(np.eye(3, dtype=np.int32)[:2], 2)), expect="ind.g: the numbers of rows in the files of features, of labels and in test.index do not fit together"),
     "mis-typed": (Cell(put("ind.g.graph", pickle.dumps([1, 2])), expect="ind.g.graph: expected dict, found list"),
-                  Cell(put("ind.g.graph", pickle.dumps({0: ["a"]})), expect="ind.g.graph: vertex 0: a neighbour 'a'")),
-    "crlf": Cell(put("ind.g.test.index", b"3\r\n"), rows=ROWS), "bom": Cell(front("ind.g.test.index", b"\xef\xbb\xbf"), expect="ind.g.test.index:1: expected a vertex, found "),
-    "empty": (Cell(put("ind.g.graph", b""), expect="ind.g.graph: no pickle"), Cell(put("ind.g.test.index", b""), expect="do not fit together")),
-    "non-utf-8": Cell(put("ind.g.test.index", b"\xff\n"), expect="test.index:1: expected a vertex, found "),
-    "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP), "out-of-range": (Cell(put("ind.g.graph", pickle.dumps({0: [1, 9]})), expect="ind.g.graph: vertex 0: a neighbour 9"),
-                                                                          Cell(put("ind.g.test.index", b"99999999999\n"), expect="expected at most 4194304 of them")), **keeps()}
+                  Cell(put("ind.g.graph", pickle.dumps({0: ["a"]})), expect="ind.g.graph: vertex 0 has the neighbour 'a'")),
+    "crlf": Cell(put("ind.g.test.index", b"3\r\n"), rows=ROWS), "bom": Cell(front("ind.g.test.index", b"\xef\xbb\xbf"), expect="ind.g.test.index:1: expected the number of a vertex, found "),
+    "empty": (Cell(put("ind.g.graph", b""), expect="ind.g.graph: expected a pickle file of Planetoid"), Cell(put("ind.g.test.index", b""), expect="do not fit together")),
+    "non-utf-8": Cell(put("ind.g.test.index", b"\xff\n"), expect="test.index:1: expected the number of a vertex, found "),
+    "id-gap": Cell(make={"edges": GAP, "n": 6}, rows=ROWS_GAP), "out-of-range": (Cell(put("ind.g.graph", pickle.dumps({0: [1, 9]})), expect="ind.g.graph: vertex 0 has the neighbour 9"),
+                                                                          Cell(put("ind.g.test.index", b"99999999999\n"), expect="expected at most 4194304 vertices")), **keeps()}
 
 
 def marius(edges=EDGES, n=4):

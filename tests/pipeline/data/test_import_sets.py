@@ -322,7 +322,7 @@ def files_of_torch():
         sys.dont_write_bytecode = True
         from penstock import torch_file as reader
         bad = s.path("bad.pt")
-        for value, expect in ((Reduced(os.system, "touch " + s.path("ran")), "names posix.system"), ([1], None)):
+        for value, expect in ((Reduced(os.system, "touch " + s.path("ran")), "refers to posix.system"), ([1], None)):
             torch_file(bad, {"train": value})
             try:
                 reader.convert(bad, s.path("x-"))
@@ -413,7 +413,7 @@ def refusals_of_graphbolt():
              (text, "", "1:1: expected a map"), (text, "- a\n", "expected a map"), (text, "a: \x01b", "byte 3"), (text, "a: *b", "1:4: found undefined alias"),
              (text, "[" * 5000, "metadata.yaml:"), (text, "graph_topology: {path: x}", "import the directory above it"),
              ("num_classes: 3", "num_classes: 2", "train-labels.npy: entry 0: expected a label from -1 (none) to 1"),
-             ("tasks:", "tasks:\n  - name: other", "the tasks are other node_classification: choose one with --split")]
+             ("tasks:", "tasks:\n  - name: other", "choose one of the tasks with --split: other node_classification")]
     arrays = [({"e": TALL}, "e.npy: GraphBolt stores edges in shape 2xE, but this array has shape (3, 2): --edge-shape Ex2 reads it"),
               ({"e": WIDE + 1}, "e.npy: source of edge 2: expected 0 to 3, found 4"), ({"e": WIDE.astype(np.uint64)}, "'<u8'"),
               ({"feat": FEATURES[:3]}, "feat.npy: expected one row for each of 4 vertices, found 3"), ({"s__train": np.array([3, 4])}, "s/train.npy: entry 1: expected 0 to 3, found 4"),

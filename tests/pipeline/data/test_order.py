@@ -36,7 +36,7 @@ def what_a_dataset_s_edges_hide():
         found = rows("1")
         assert found["auto"][0] == found["auto"][1] and found["auto"][2] == 0, found
         assert 0 < found["beta"][1] < found["beta"][0], found  # most of its exchanges have no bucket to train
-        for words, told in ((("--check", "x", "--dataset", "d"), "--check stands alone"), (("--partitions", 4, "--buffer", 2, "--dataset", "d", "--json"), "neither --check nor --json"),
+        for words, told in ((("--check", "x", "--dataset", "d"), "--check cannot be used with other options"), (("--partitions", 4, "--buffer", 2, "--dataset", "d", "--json"), "cannot be used with --check or --json"),
                             (("--partitions", 4, "--buffer", 2, "--dataset", p.path("data"), "--edge-time", 0), "--edge-time: expected a number above 0"),
                             (("--partitions", 4, "--buffer", 2, "--dataset", p.path("none")), "dataset.json")):
             r = command("order", *words, code=None)
@@ -69,13 +69,13 @@ def a_file_is_written_and_verified():
 
 @test
 def wrong_options_are_told():
-    for args, told in ((["--partitions", 8], "expected --partitions and --buffer"),
-                       (["--partitions", 8, "--buffer", 9], "a buffer of 9 partitions; expected 2 to 8"),
+    for args, told in ((["--partitions", 8], "expected the options --partitions and --buffer"),
+                       (["--partitions", 8, "--buffer", 9], "the buffer holds 9 partitions; expected 2 to 8"),
                        (["--partitions", 300, "--buffer", 9], "--partitions"),
                        (["--kind", "best", "--partitions", 8, "--buffer", 3], "--kind: expected beta"),
                        (["--kind", "legend", "--partitions", 8, "--buffer", 4], "for a buffer of 3"),
-                       (["--partitions", 8, "--buffer", 4, "--out", "x"], "--out needs --kind"),
-                       (["--check", "x", "--json"], "--check stands alone"),
+                       (["--partitions", 8, "--buffer", 4, "--out", "x"], "--out requires --kind"),
+                       (["--check", "x", "--json"], "--check cannot be used with other options"),
                        (["more"], "expected only options")):
         r = command("order", *args, code=None)
         assert r.returncode == 2 and told in r.stderr, (args, r)

@@ -86,7 +86,7 @@ def edges_to_predict():
         s.put("g/meta.json", json.dumps({"kept": ["edges_train"]}))
         s.get("npy", s.path("g"))
         out = s.path("b")
-        assert "5 partitions of 4 vertices: expected 1 to 4" in partition(s.path("out"), 5, out, code=2).stderr
+        assert "5 partitions of 4 vertices; expected 1 to 4" in partition(s.path("out"), 5, out, code=2).stderr
         said = partition(s.path("out"), 4, out, "--assign", "id").stdout
         assert "3 edges in 16 buckets of 0 to 1 edges, on average 0.2; 13 buckets are empty" in said, said
         check(out, s.array("edges_train"), 4, True)
@@ -101,16 +101,16 @@ def mistakes_are_told():
             assert words in said, said
             assert not os.path.exists(out) and not [n for n in os.listdir(s.dir) if "partial" in n], os.listdir(s.dir)
         wrong("--partitions: expected", data, "--partitions", 257, "--out", out)
-        wrong("expected --partitions and --out", data, "--partitions", 4)
+        wrong("expected the options --partitions and --out", data, "--partitions", 4)
         wrong("expected one dataset", "--partitions", 4, "--out", out)
         wrong("--assign: expected random or id", data, "--partitions", 4, "--out", out, "--assign", "hash")
-        wrong(f"16384 buckets need {16384 * (20 + 512)} bytes of memory to be sorted; found 1048576", data, "--partitions", 128, "--out", out,
+        wrong(f"16384 buckets needs {16384 * (20 + 512)} bytes of memory, but the limit is 1048576", data, "--partitions", 128, "--out", out,
               "--memory", "1M", code=None)
         plain = s.path("plain")
         command("gen", "community", plain, "--vertices", "300", "--quiet")
         wrong("has no training edges: expected triples_train.npy", plain, "--partitions", 2, "--out", out)
         wrong("dataset.json", s.path("nothing"), "--partitions", 2, "--out", out)
-        wrong("--check stands alone", "--check", data, "--partitions", 2)
+        wrong("--check cannot be used with other options", "--check", data, "--partitions", 2)
         # an id that the dataset does not have
         with open(os.path.join(data, "triples_train.npy"), "r+b") as f:
             f.seek(4096 + 5 * 12 + 8)

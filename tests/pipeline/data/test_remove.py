@@ -43,7 +43,7 @@ def gen_makes_stripes_where_it_is_told():
         command("gen", "rmat", p.path("r1"), "--vertices", 100, "--edges", 200, "--quiet")
         command("convert", p.path("r"), p.path("r"), "--stripes", 1, "--force", "--quiet")
         assert manifest(p.path("r")) == manifest(p.path("r1"))
-        for args, words in ((["--stripes", 17], "from 1 to 16"), (["--stripe-dirs", disks(p)[0]], "--stripe-dirs: needs several stripes: give --stripes 2 or more, or"),
+        for args, words in ((["--stripes", 17], "from 1 to 16"), (["--stripe-dirs", disks(p)[0]], "--stripe-dirs requires several stripes: give --stripes 2 or more, or"),
                             (["--stripe-dirs", p.path("none")], "--stripe-dirs: " + p.path("none")), (["--stripes", 2, "--features", 0], "the graph has no features")):
             r = command("gen", "community", p.path("no"), *args, code=None)
             assert r.returncode in (1, 2) and words in r.stderr and not os.path.exists(p.path("no")), r.stderr
@@ -142,7 +142,7 @@ def what_is_no_dataset_is_left():
             with open(os.path.join(data, name), "w"):
                 pass
             r = command("rm", data, code=2)
-            assert f"holds '{name}', which dataset.json does not list" in r.stderr, r.stderr
+            assert f"contains '{name}', which dataset.json does not list" in r.stderr, r.stderr
             os.remove(os.path.join(data, name))
         os.mkdir(os.path.join(data, "more"))
         assert "holds 'more'" in command("rm", data, code=2).stderr

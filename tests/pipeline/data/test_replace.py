@@ -127,7 +127,7 @@ def a_source_that_is_another_file_now():
         s.put("e.csv", "0,1\n1,2\n2,0\n3,1\n")
         os.utime(source, (1609459200, 1609459200))
         r = command("import", "csv", source, out, "--resume", "--quiet", code=2)
-        assert "was made by this command, but its source files have changed since" in r.stderr, r.stderr
+        assert "was made by the same command, but the source files have changed since" in r.stderr, r.stderr
         command("import", "csv", source, out, "--resume", "--force", "--quiet")
         assert s.manifest()["edges"] == 4
         os.rename(source, s.path("f.csv"))

@@ -174,7 +174,7 @@ def features_of_every_type_are_converted():
         r = command("convert", s.path("out"), s.path("no"), "--stride-bytes", 8, code=2)
         assert "type item, \"old\"" in r.stderr and "from 12 (3 columns of float32)" in r.stderr, r.stderr
         r = command("convert", s.path("out"), s.path("no"), "--stripes", 2, code=2)
-        assert "the features of each vertex type are in one file" in r.stderr and not os.path.exists(s.path("no")), r.stderr
+        assert "the features of each type are in one file" in r.stderr and not os.path.exists(s.path("no")), r.stderr
 
 
 @test

@@ -157,7 +157,7 @@ def what_cannot_be_done_is_told():
         name, args, victim = CASES[3]
         refused = lambda run_dir: command("export", run_dir, p.path("out"), code=None).stderr
         run_dir = struck(p, data, args, victim, 1, epochs=1, soon=lambda run_dir: refused(run_dir) != "")
-        assert "is of the middle of the first epoch: partition" in refused(run_dir), refused(run_dir)
+        assert "was written in the middle of the first epoch, when partition" in refused(run_dir), refused(run_dir)
 
 
 if __name__ == "__main__":

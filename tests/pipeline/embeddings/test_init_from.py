@@ -86,8 +86,8 @@ def runs_that_do_not_fit_are_told():
 
         refused(p.path("nowhere"), "nowhere: No such file")
         refused(p.path("none"), "checkpoint")
-        refused(old, "expected dim, 12", **{"params.dim": 12})
-        refused(old, 'its model is "complex"', **{"params.model": "distmult"})
+        refused(old, "expected 12, the parameter dim", **{"params.dim": 12})
+        refused(old, 'the model of that run is "complex"', **{"params.model": "distmult"})
         refused(old, "inverse true", **{"params.inverse": "false"})
         refused(big, f"vertices, but {data} has only")
         refused(old, "init_from", data=None, pipeline=os.path.join(ROOT, "pipelines", "hyperion.json"))
@@ -102,7 +102,7 @@ def runs_that_do_not_fit_are_told():
         refused(old, "vertex 0 has another name", data=changed)
         refused(big, "has changed since", data=changed)
         os.remove(os.path.join(old, "report.json"))
-        refused(old, "their vertices cannot be compared", data=larger)
+        refused(old, "the vertices of the two cannot be compared", data=larger)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def what_edges_of_the_same_query_need_is_told():
         data = knowledge_graph(p)
         good = {"params.negatives_from": "all", "params.together": 4}
         for key, value, needs in (("params.negatives_from", "sampled", "negatives_from all"), ("params.inverse", "false", "inverse true"),
-                                  ("params.relations", "async", "relations sync"), ("params.model", "transe-l2", "whose scores are products"),
+                                  ("params.relations", "async", "relations sync"), ("params.model", "transe-l2", "one of the models dot, distmult and complex"),
                                   ("stages.embedder.params.loss", "logistic", "the loss softmax")):
             err = p.run(MARIUS, *settings(2, **{**good, key: value}), data=data, code=1).err
             assert needs in err, (key, err)
@@ -253,7 +253,7 @@ def bad_settings_and_data_are_told():
         err = told(1, *settings(2), "--set", "links[1].slots=3")
         assert "staleness is 2" in err and "has 3 slots" in err, err
         assert "batch" in told(2, *settings(), "--set", "stages.store.params.batch=51")
-        assert "7 floats a vertex: model complex needs an even number" in told(1, *settings(), "--set", "params.dim=7")
+        assert "dim is 7, but model complex needs an even number" in told(1, *settings(), "--set", "params.dim=7")
         assert "has no edges to train" in told(1, *settings(), data=None)
         err = told(1, *settings(**{"params.optimizer": "sgd", "params.rate": 100, "params.scale": 1000}), "--epochs", 50)
         assert "diverged" in err and "rate" in err, err

@@ -77,7 +77,7 @@ def wrong_questions_are_told():
                            ((run, "v1", "--dataset", other), "is not the dataset of")):
             assert want in command("neighbours", *args, code=2).stderr, (args, want)
         for text, want in (("v1\tr0\tv2\nv1\tr0\tnobody\n", 'asked.tsv:2: '), ("v1\tr9\tv2\n", "a relation of the dataset, found 'r9'"),
-                           ("?\tr0\t?\n", "because the source is ?"), ("v1\tv2\n", "expected source, relation and destination, found 2 columns"),
+                           ("?\tr0\t?\n", "because the source is ?"), ("v1\tv2\n", "expected the columns source, relation and destination, found 2 columns"),
                            ("v1\tr0\tv2\nv1\tr0\n", "asked.tsv:2")):
             with open(p.path("asked.tsv"), "w") as f:
                 f.write(text)

@@ -152,8 +152,8 @@ def replay_refuses_what_it_cannot_use():
     with Place() as p:
         text = p.write("this is not a trace", "text")
         for args, words in (((text, "--rows", 5), "no record begins here"), ((p.path("none"), "--rows", 5), "cannot read"),
-                            ((text,), "either --rows or --batches"), ((text, "--rows", 5, "--policy", "lru"), "unknown policy"),
-                            ((text, "--rows", 5, "--policy", "static"), "needs --plan"), ((text, "--rows", 5, "--window", 64), "--window")):
+                            ((text,), "expected exactly one of the options --rows and --batches"), ((text, "--rows", 5, "--policy", "lru"), "unknown policy"),
+                            ((text, "--rows", 5, "--policy", "static"), "requires --plan"), ((text, "--rows", 5, "--window", 64), "--window")):
             r = command("replay", *args, code=None)
             assert r.returncode in (1, 2) and words in r.stderr, (args, r.stderr)
 

@@ -107,7 +107,7 @@ def a_gpu_that_is_too_small_is_told():
             err = train(p, *on(trainer="cuda:0"), code=1).err
         finally:
             del os.environ["PENSTOCK_HOST_GPU_BYTES"]
-        assert "trainer: cuda:0: cannot create a queue for calls over" in err and "bytes of device memory" in err, err
+        assert "trainer: cuda:0: cannot create a queue for GPU work on up to" in err and "bytes of device memory" in err, err
         assert "of its 30000000 bytes are free" in err, err
 
 
@@ -115,7 +115,7 @@ def a_gpu_that_is_too_small_is_told():
 def a_kernel_that_never_ends_is_told():
     with Place() as p:
         for where, stage_name, said in (("loss.cu", "trainer", "trainer: batch 0, micro-batch 0: cuda:0: "),
-                                        ("sample.cu", "sampler", "sampler: sampling batch 0: cuda:0: ")):
+                                        ("sample.cu", "sampler", "sampler: cannot sample batch 0: cuda:0: ")):
             os.environ.update(PENSTOCK_VIRTUAL_HANG=where, PENSTOCK_GPU_WAIT_S="0.7")
             try:
                 r = train(p, *on(sampler="cuda:0", trainer="cuda:0"), code=1)

@@ -112,7 +112,7 @@ def drives_without_topology_are_told():
             assert r.code in (1, 2) and all(word in r.err for word in words), (on, r.err)
         refused(bare, words=(f"{bare[0]})", "but not its topology", f"penstock store {p.data} --topology --to"))
         refused([full[0], bare[1]], words=(f"{bare[1]})", "but not its topology"))
-        refused(full[::-1], words=("is stripe 1 of 2; expected stripe 0 of 2",))
+        refused(full[::-1], words=("is drive 1 of 2 of its dataset; expected drive 0 of 2",))
         refused(full, "stages.disk.params.ssds=3", words=("drives lists 2 files, but ssds is 3",))
         refused([full[0], p.path("none")], words=(p.path("none"), "No such file"))
         r = train(p, *drives([full[0], bare[1]]), code=None)
@@ -122,7 +122,7 @@ def drives_without_topology_are_told():
             byte = f.read(1)
             f.seek(170)
             f.write(bytes([byte[0] ^ 1]))
-        refused(full, words=("signature block is damaged", "penstock store"))
+        refused(full, words=("which says what is on the drive, is damaged", "penstock store"))
 
 
 @test

@@ -158,7 +158,7 @@ def policies_that_do_not_fit_are_told():
             r = train(p, *pairs, code=None)
             assert r.code in (1, 2) and words in r.err, (pairs, r.err)
         refused("stages.planner.params.policy=joint", words='topology is not "ssd"')
-        refused("params.topology=ssd", "stages.planner.params.cls=48", words="cls: expected a power of two")
+        refused("params.topology=ssd", "stages.planner.params.cls=48", words="cls is 48; expected a power of two")
         refused("params.topology=ssd", "stages.planner.params.policy=best", words="policy")
         plan = os.path.join(train(p, "params.topology=ssd").run_dir, "plan", "plan.json")
         refused("params.topology=ssd", "stages.planner.params.policy=gtct", f"stages.planner.params.reuse={plan}",
@@ -212,7 +212,7 @@ def damage_is_named():
         r = train(p, "params.topology=ssd", "stages.planner.params.policy=rows", f"stages.planner.params.reuse={plan}", code=None)
         assert r.code == 1 and "an edge contains vertex 2147483647" in r.err and "penstock verify" in r.err, r
         r = train(p, "params.topology=ssd", code=None)  # the planner reads the same sectors
-        assert r.code == 1 and "pre-sampling batches" in r.err and "an edge contains vertex 2147483647" in r.err, r
+        assert r.code == 1 and "cannot pre-sample batches" in r.err and "an edge contains vertex 2147483647" in r.err, r
 
 
 @test

@@ -87,7 +87,7 @@ def cache_sizes():
         near(b["caches"][0]["now"]["t_ssd_s"], 100 * 4096 / 3.072e9 / 2)
         c = answer(profile(p, "bare", scores=None))
         assert c["caches"] == [] and "no plan/hotness.npy" in c["profile"]["caches_unknown"], c
-        for scores, told in (([1, -1, 0, 0, 0], "a score is -1"), ([0] * 5, "all scores are 0"), ([1] * 4, "of 5 vertices")):
+        for scores, told in (([1, -1, 0, 0, 0], "a hotness score of -1"), ([0] * 5, "all hotness scores of the plan are 0"), ([1] * 4, "of 5 vertices")):
             c = answer(profile(p, f"bad{told[:5]}{len(scores)}", scores=scores))
             assert c["caches"] == [] and told in c["profile"]["caches_unknown"], c["profile"]
 
@@ -95,9 +95,9 @@ def cache_sizes():
 @test
 def unusable_runs():
     with Place() as p:
-        for name, changes, told in (("a", {"n_ssd": None, "why": {"n_ssd": "nobody counted"}}, "verdict.n_ssd is unknown: nobody counted"),
-                                    ("b", {"status": "failed"}, "is of a run that failed"),
-                                    ("c", {"t_train_s": "fast"}, "verdict.t_train_s is unknown")):
+        for name, changes, told in (("a", {"n_ssd": None, "why": {"n_ssd": "nobody counted"}}, "does not contain verdict.n_ssd, which the prediction needs: nobody counted"),
+                                    ("b", {"status": "failed"}, "describes a run that failed"),
+                                    ("c", {"t_train_s": "fast"}, "does not contain verdict.t_train_s")):
             r = command("tpc", "--from", profile(p, name, **changes), code=None)
             assert r.returncode in (1, 2) and told in r.stderr and r.stdout == "", r
         assert "No such file" in command("tpc", "--from", p.path("nowhere"), code=2).stderr
@@ -129,7 +129,7 @@ def mistakes():
         told(lambda w: w.update(machine_usd="14098"), "machine_usd", "expected a number, found a string")
         told(lambda w: w.update(machin_usd=1), "machin_usd", 'did you mean "machine_usd"?')
         told(lambda w: w["ssds"]["p5510"].update(iops=float("nan")), "not JSON")
-        told(lambda w: w["systems"]["A"].update(ssd="p5511"), "systems.A.ssd", '"p5511" is not in "ssds"')
+        told(lambda w: w["systems"]["A"].update(ssd="p5511"), "systems.A.ssd", '"p5511" is not one of the names in "ssds"')
         for args, part in ((["--budget", "much"], "--budget: expected a number"), (["--budget", "-1"], "at least 0"), (["--slots", "0"], "from 1 to 64"),
                            (["--gpu", "b200"], 'no GPU "b200"'), (["--ssd", "floppy"], 'no SSD "floppy"'), (["--prices", p.path("none")], "cannot open"),
                            (["--nonsense"], "--help"), ([HYPERION], "expected no pipeline file")):
@@ -142,7 +142,7 @@ def mistakes():
         del report["io"]["model"]
         with open(path, "w") as f:
             json.dump(report, f)
-        assert "say with --ssd which" in command("tpc", "--from", unnamed, code=2).stderr
+        assert "name their model with --ssd" in command("tpc", "--from", unnamed, code=2).stderr
         assert answer(unnamed, "--ssd", "980pro")["now"]["ssd"] == "980pro"
 
 

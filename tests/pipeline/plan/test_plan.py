@@ -182,8 +182,8 @@ def mistakes_are_told():
     with Place() as p:
         for words, said in ((("--policy", "best"), 'expected one of paper, gtct, gtcf, gfct, gfcf, hybrid, joint; found "best"'),
                             (("--cost", "exactly"), '--cost: expected one of paper, access, exact; found "exactly"'),
-                            (("--ssd-rate", "3e9"), "times need both --ssd-rate and --pcie-rate"),
-                            (("--objective", "time"), "--objective time needs --ssd-rate and --pcie-rate"),
+                            (("--ssd-rate", "3e9"), "--ssd-rate and --pcie-rate work only together"),
+                            (("--objective", "time"), "--objective time requires --ssd-rate and --pcie-rate"),
                             (("--pcie-rate", "0", "--ssd-rate", "1"), "--pcie-rate: expected a number above 0"),
                             (("--lists-share", "0.5"), "--lists-share: expected two numbers from 0 to 1"),
                             (("--lists-share", "0.5,2"), "--lists-share: expected two numbers from 0 to 1"),

@@ -47,7 +47,7 @@ def every_seed_once_an_epoch():
                     assert sorted(seen) == sorted(ds.train.tolist()) and set(seen.values()) == {1} and ends == mb.batches_in_epoch
             assert loader.report["status"] == "ok" and loader.report["io"]["requests"] > 0 and loader.report["stages"]["trainer"]["items"] == micros
             assert (micros == 3 * ends) == (margin > 1)
-            fails(lambda: list(loader), "all epochs of this run have been taken")
+            fails(lambda: list(loader), "all epochs of this run have been used")
 
 
 @test
@@ -83,7 +83,7 @@ def what_is_wrong_is_said():
         fails(lambda: penstock.batches(HYPERION, p.path("nothing")), "nothing")
         fails(lambda: penstock.batches(HYPERION, p.data, stage="absent"), "absent")
         r = p.run(HYPERION, "--set", f'stages.trainer={{"run": "{PACKAGE}/penstock/attach.py", "endpoint": "tcp://127.0.0.1:*"}}', code=1, foreign=True)
-        assert "no process waits for batches" in r.err, r
+        assert "no process waits for the batches of this run" in r.err, r
 
 
 LOOP = """

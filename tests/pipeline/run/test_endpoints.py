@@ -231,7 +231,7 @@ def a_place_taken_before_the_run_is_told():
         r = run.wait(10)
         context.destroy(linger=0)
         # who was first is kept: either the rightful one, and nothing happened, or the other, and the run says so
-        assert r.code == 0 or (r.code == 1 and "connected to the supervisor's socket in its place" in r.err), r
+        assert r.code == 0 or (r.code == 1 and "connected to the supervisor's socket in place of this one" in r.err), r
 
 
 # ---- tcp -----------------------------------------------------------------------------------------

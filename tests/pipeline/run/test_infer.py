@@ -188,7 +188,7 @@ def refusals():
                  ([run.run_dir, "--out", p.path("x.csv")], "ends in .npy"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--layer", 2], "--layer: expected 1 to 1"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--checkpoint", "worst"], "expected best or last"),
-                 ([run.run_dir, "--out", p.path("x.npy"), "--other-dataset"], "--other-dataset: also give the dataset, with --dataset DIR"),
+                 ([run.run_dir, "--out", p.path("x.npy"), "--other-dataset"], "--other-dataset requires the dataset: also give --dataset DIR"),
                  ([p.path("nowhere"), "--out", p.path("x.npy")], "has no checkpoints"),
                  ([run.run_dir, "--out", p.path("no/such/x.npy")], "No such file"),
                  ([run.run_dir, "--out", p.path("x.npy"), "--dataset", p.path("nowhere")], "dataset.json")]

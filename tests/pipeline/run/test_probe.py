@@ -184,9 +184,9 @@ def a_machine_without_gpus_says_why():
     text, why, code = topology("--topology", FAKE_NVML_GPUS="0")
     assert code == 0 and json.loads(text)["devices"] == [] and "NVML finds none" in why, why
     text, why, code = topology("--topology", FAKE_NVML_FAILS="memory")
-    assert code == 1 and "cuda:0: NVML cannot describe a GPU: error 999" in why, why
+    assert code == 1 and "cuda:0: NVML, NVIDIA's management library, cannot describe a GPU: error 999" in why, why
     text, why, code = topology("--topology", FAKE_NVML_GPUS="65")
-    assert code != 0 and "this machine has 65 GPUs, expected at most 64" in why, why
+    assert code != 0 and "this machine has 65 GPUs; expected at most 64" in why, why
 
 
 @test

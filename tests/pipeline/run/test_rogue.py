@@ -15,7 +15,7 @@ WAYS = {  # how, at batch 7: what the error says
     "flags-2": "flags are 2; expected 0, 1 (last part) or 3 (last part",
     "flags-4": "flags are 7; expected 0, 1 (last part) or 3 (last part",
     "twice": "sent an invalid frame for batch 7, micro-batch 0",
-    "empty": "the frame has no references, but the program still holds slots of",
+    "empty": "the frame has no slots, but the program still holds slots of",
     "other-slot": "was not received with this batch",
     "release-only": "released the slots of batch 7, micro-batch 0, but has not sent the batch through out",
     "release-done": "sent \"done\", but has not sent on batch 19",
@@ -26,7 +26,7 @@ WAYS = {  # how, at batch 7: what the error says
     "before-start": "sent \"done\" before \"start\"",
     "needs-5": 'sent "sized" without the array "needs"',
     "needs-text": 'sent "sized", but needs[0] lacks "port" (the name of a port) or',
-    "needs-align": "sent \"sized\", but needs[0].align is not a power of two of at most",
+    "needs-align": "sent \"sized\", but needs[0].align is wrong: expected a power of two",
     "total-early": 'sent a "total" without a "port" (an output that fills slots)',
     "total-text": 'sent a "total" without a "port" (an output that fills slots)',
     "report-nothing": 'sent a report without a "section"',
@@ -88,16 +88,16 @@ def programs_that_fill_slots():
                 r = own.run(pl, code=1 if words else 0, foreign=True, timeout=14, data=p.data)
                 assert not words or ("error: maker: " in r.err and words in r.err), f"{way}: expected {words!r}\n{r}"
         all_at_once(made, [("good", ""), ("batch", "sent an invalid frame for batch 70"), ("part", "the frame has part 1 of the micro-batch; expected part 0"),
-                           ("micro", "sent an invalid frame for batch 7, micro-batch 1"), ("empty", "the frame has no references, but the program still holds slots of"),
+                           ("micro", "sent an invalid frame for batch 7, micro-batch 1"), ("empty", "the frame has no slots, but the program still holds slots of"),
                            ("keeps", "released the slots of batch 7"),
-                           ("early-done", "but has not sent as many batches through out"), ("no-total", "sent \"total\" with the number of batches of out")])
+                           ("early-done", "but has sent fewer or more batches through out"), ("no-total", "sent \"total\" with the number of batches of out")])
         pl = pipeline({"maker": {**stage("maker", batches=BATCHES), "instances": 2}, "sink": stage("sink")},
                       links("maker.out", "sink.in"))
         assert p.run(pl, foreign=True).report["sink"]["batches"] == BATCHES  # none of them knows how many the other took
         pl = pipeline({"source": stage("source", batches=BATCHES), "maker": stage("maker", bytes=1 << 59), "sink": stage("sink")},
                       links("maker.out", "sink.in"))
         del pl["stages"]["source"]
-        assert "maker requested slots of 524288.0 TiB on the route that begins at" in p.run(pl, code=1, foreign=True).err
+        assert "maker requested slots of 524288.0 TiB for the output" in p.run(pl, code=1, foreign=True).err
 
 
 if __name__ == "__main__":

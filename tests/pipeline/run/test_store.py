@@ -77,7 +77,7 @@ def topology_is_not_lost_unasked():
         store(p.data, device)
         store(p.data, device, topology=True)  # the rows again, and more
         before = contents(device)
-        assert "also holds the topology of" in store(p.data, device, code=2) and contents(device) == before
+        assert "also contains the topology of" in store(p.data, device, code=2) and contents(device) == before
         store(p.data, device, topology=True)
         assert contents(device) == before
         store(p.data, device, force=True)
@@ -103,8 +103,8 @@ def what_is_not_ours_is_kept():
             f.write(b"a photograph" * 1000)
         before = contents(foreign)
         assert "was not written by Penstock" in store(p.data, foreign, code=2)
-        assert "this is not its serial number; nothing was written" in store(p.data, foreign, force=True, typed="something\n", code=2)
-        assert "this is not its serial number; nothing was written" in store(p.data, foreign, force=True, typed="", code=2)
+        assert "what was typed is not the serial number of this drive; nothing was written" in store(p.data, foreign, force=True, typed="something\n", code=2)
+        assert "what was typed is not the serial number of this drive; nothing was written" in store(p.data, foreign, force=True, typed="", code=2)
         assert contents(foreign) == before
         assert "Everything on it will be lost" in store(p.data, foreign, force=True, typed="foreign\n")
         command("gen", "community", other, "--vertices", "1000", "--seed", "9")
@@ -115,7 +115,7 @@ def what_is_not_ours_is_kept():
         with open(foreign, "r+b") as f:
             f.seek(20)
             f.write(b"\xff")
-        assert "signature block is damaged" in store(other, foreign, code=2)
+        assert "which says what is on the drive, is damaged" in store(other, foreign, code=2)
 
 
 @test
@@ -125,7 +125,7 @@ def what_cannot_be_stored():
         assert "are the same" in store(p.data, device, device, code=2)
         assert "expected a block device or a plain file" in store(p.data, "/dev/null", code=2)
         assert "dataset.json" in store(p.path("nothing"), device, code=2)
-        assert "expected DATASET --to" in command("store", p.data, code=2).stderr
+        assert "expected the arguments DATASET --to" in command("store", p.data, code=2).stderr
         shutil.copytree(p.data, broken)
         with open(os.path.join(broken, "features.npy"), "r+b") as f:
             f.seek(5000)

@@ -227,7 +227,7 @@ def an_algorithm_without_a_formula_for_hotness_is_counted():
         with open(os.path.join(r.run_dir, "logs", "planner.log")) as f:
             assert "the sampling algorithm favour has no formula for hotness: it is counted" in f.read()
         r = train(p, *settings(f"params.algorithm={mine}", "stages.planner.params.hotness=analytic"), code=1)
-        assert "the sampling algorithm favour has no formula" in r.err and 'set hotness to "presample"' in r.err, r.err
+        assert "the sampling algorithm favour has no function keep_probability" in r.err and 'set hotness to "presample"' in r.err, r.err
 
 
 @test

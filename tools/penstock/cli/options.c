@@ -93,7 +93,8 @@ pst_rc option_name(const char *name, const char *text, char *out, size_t room)
 {
     size_t n = strlen(text);
     if (n == 0 || n >= room)
-        return pst_fail(PST_E_ARG, "%s: expected a text of 1 to %zu bytes, found %zu", name, room - 1, n);
+        return pst_fail(PST_E_ARG, "%s: expected a text of 1 to %zu bytes, found %zu bytes", name, room - 1,
+                        n);
     memset(out, 0, room); /* it is copied whole */
     (void)snprintf(out, room, "%s", text);
     return PST_OK;

@@ -28,7 +28,9 @@ pst_rc command_stack(void)
     if (error == 0)
         error = pthread_setattr_default_np(&attr);
     (void)pthread_attr_destroy(&attr);
-    return error == 0 ? PST_OK
-                      : pst_fail(PST_E_LIMIT, "cannot give threads a stack of %llu KiB",
-                                 (unsigned long long)limit.rlim_cur >> 10);
+    return error == 0
+               ? PST_OK
+               : pst_fail(PST_E_LIMIT,
+                          "cannot set the stack size of threads to %llu KiB: set another limit (ulimit -s)",
+                          (unsigned long long)limit.rlim_cur >> 10);
 }

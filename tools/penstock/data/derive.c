@@ -123,7 +123,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv, const char *allow
     while (rc == PST_OK && !a->help && (opt = getopt_long(argc, argv, "", options, &at)) != -1)
         rc = one_option(a, opt, options[at].name, allowed);
     if (rc == PST_OK && !a->help && (argc - optind < low || argc - optind > high))
-        rc = pst_fail(PST_E_ARG, "expected %s, found %d arguments; --help says more",
+        rc = pst_fail(PST_E_ARG, "expected the arguments %s, found %d arguments; --help lists the options",
                       low == high ? "DIR OUT" : "DIR [OUT]", argc - optind);
     return rc;
 }
@@ -240,14 +240,14 @@ static pst_rc convert(const struct args *a, const char *from, const char *to)
     if (rc == PST_OK && a->stripe_dirs != NULL && b.stripes < 2)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripe-dirs: needs several stripes: give --stripes 2 or more, or several directories");
+            "--stripe-dirs requires several stripes: give --stripes 2 or more, or several directories");
     const struct pst_derive_convert_spec spec = {
         .change_dtype = a->has_dtype, .dtype = a->dtype, .stride_bytes = a->stride};
     if (rc == PST_OK && ds.vertex_types > 0 && b.stripes > 1)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripes: the features of each vertex type are in one file; leave --stripes out, or import "
-            "one type alone (penstock import --types NAME)");
+            "--stripes cannot be used with several vertex types, because the features of each type are in "
+            "one file: leave --stripes out, or import one type (penstock import --types NAME)");
     if (rc == PST_OK)
         rc = pst_derive_convert(&ds, &b, &spec, &progress);
     return finish(rc, &b, &ds, say_features);
@@ -258,7 +258,7 @@ static pst_rc export(const struct args *a, const char *from, const char *to)
     struct pst_dataset ds;
     struct pst_progress progress;
     if (a->rows != NULL && a->format != PST_EXPORT_CSV)
-        return pst_fail(PST_E_ARG, "--rows writes csv: leave out --format npy");
+        return pst_fail(PST_E_ARG, "--rows works only with csv: leave out --format npy");
     pst_rc rc = pst_dataset_open(&ds, from);
     if (rc != PST_OK)
         return rc;

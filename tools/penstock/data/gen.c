@@ -105,7 +105,7 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock gen KIND --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock gen KIND --help` lists the options");
     }
 }
 
@@ -126,10 +126,11 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
     c->dir = argv[optind];
     c->stripes = c->stripes == 0 ? c->dirs : c->stripes;
     if (c->stripes > 1 && *c->features == 0)
-        return pst_fail(PST_E_ARG, "--stripes: the graph has no features (--features 0)");
+        return pst_fail(PST_E_ARG, "--stripes divides the features into files, but the graph has no features "
+                                   "(--features 0): leave one of these options out");
     return c->stripe_dirs == NULL || c->stripes > 1
                ? PST_OK
-               : pst_fail(PST_E_ARG, "--stripe-dirs: needs several stripes: give --stripes 2 or more, or "
+               : pst_fail(PST_E_ARG, "--stripe-dirs requires several stripes: give --stripes 2 or more, or "
                                      "several directories");
 }
 

@@ -299,7 +299,7 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_FORCE: a->force = true; return PST_OK;
     case OPT_QUIET: a->quiet = true; return PST_OK;
     case OPT_HELP: a->help = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock import --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock import --help` lists the options");
     }
 }
 
@@ -400,8 +400,9 @@ static pst_rc begin_build(const struct args *a, const char *from, const char *to
     pst_rc rc = sources_of(a, from, sources);
     json_t *key = json_pack("{s:s, s:o}", "command", a->job.spec.command, "sources", sources);
     if (rc == PST_OK && key == NULL)
-        rc = pst_fail(PST_E_ARG,
-                      "the command line is not valid UTF-8, so --resume could not compare it later");
+        rc = pst_fail(
+            PST_E_ARG,
+            "the command line is not valid UTF-8, which --resume requires: use names and options in UTF-8");
     if (rc == PST_OK)
         return pst_build_resume(b, to, a->force, key, a->resume);
     json_decref(key);
@@ -439,8 +440,8 @@ static pst_rc look_at_whole(const struct args *a, const char *from, const char *
     pst_journal_sources_identity(sources, identity);
     if (rc == PST_OK && *whole && (made_of == NULL || strcmp(made_of, identity) != 0))
         rc = pst_fail(PST_E_STATE,
-                      "%s was made by this command, but its source files have changed since: give --force to "
-                      "replace it",
+                      "%s was made by the same command, but the source files have changed since then: give "
+                      "--force to replace the dataset",
                       to);
     json_decref(sources);
     pst_manifest_release(&m);
@@ -535,12 +536,13 @@ int cmd_import(int argc, char **argv)
     if (rc == PST_OK && a.stripe_dirs != NULL && a.stripes < 2)
         rc = pst_fail(
             PST_E_ARG,
-            "--stripe-dirs: needs several stripes: give --stripes 2 or more, or several directories");
+            "--stripe-dirs requires several stripes: give --stripes 2 or more, or several directories");
     if (rc == PST_OK && a.stripes > 1 && a.job.spec.link)
         rc = pst_fail(PST_E_ARG,
-                      "--link: the features stay in the source's file, so --stripes cannot be used");
+                      "--stripes cannot be used with --link, which leaves the features in the source's file");
     if (rc == PST_OK && argc - optind != 3)
-        rc = pst_fail(PST_E_ARG, "expected FORMAT SRC DIR, found %d arguments; --help says more",
+        rc = pst_fail(PST_E_ARG,
+                      "expected the arguments FORMAT SRC DIR, found %d arguments; --help lists the options",
                       argc - optind);
     const struct pst_import_format *format = rc == PST_OK ? pst_formats_find(argv[optind]) : NULL;
     if (rc == PST_OK)

@@ -285,8 +285,9 @@ int cmd_inspect(int argc, char **argv)
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
         default:
-            return command_result("inspect",
-                                  pst_fail(PST_E_ARG, "`penstock inspect --help` lists the options"));
+            return command_result(
+                "inspect",
+                pst_fail(PST_E_ARG, "invalid option: `penstock inspect --help` lists the options"));
         }
     }
     if (argc - optind != 1)

@@ -83,10 +83,10 @@ static pst_rc read_serial(struct drive *d)
     (void)snprintf(link, sizeof link, "/sys/dev/block/%u:%u/partition", (unsigned)(st.st_rdev >> 8),
                    (unsigned)(st.st_rdev & 0xff));
     if (access(link, F_OK) == 0)
-        return pst_fail(
-            PST_E_ARG,
-            "%s is a partition: expected a whole namespace, because the backend nvme uses whole namespaces",
-            d->path);
+        return pst_fail(PST_E_ARG,
+                        "%s is a partition: expected a whole NVMe namespace, because the backend nvme uses "
+                        "only whole namespaces",
+                        d->path);
     (void)snprintf(path, sizeof path, "/sys/dev/block/%u:%u/device/serial", (unsigned)(st.st_rdev >> 8),
                    (unsigned)(st.st_rdev & 0xff));
     FILE *file = fopen(path, "re");
@@ -109,7 +109,7 @@ static pst_rc open_drive(struct drive *d)
     /* exclusive use of a block device is refused while it is mounted, or part of a RAID */
     d->fd = open(d->path, O_RDWR | O_CLOEXEC | (d->block_device ? O_EXCL : O_CREAT), 0666);
     if (d->fd < 0 && errno == EBUSY)
-        return pst_fail(PST_E_STATE, "%s is in use (`lsblk %s` shows by what)", d->path, d->path);
+        return pst_fail(PST_E_STATE, "%s is in use (`lsblk %s` shows what uses it)", d->path, d->path);
     if (d->fd < 0)
         return pst_fail_errno("opening %s", d->path);
     if (!d->block_device) {
@@ -121,7 +121,7 @@ static pst_rc open_drive(struct drive *d)
         return PST_OK;
     }
     if (ioctl(d->fd, BLKGETSIZE64, &d->bytes) != 0 || ioctl(d->fd, BLKSSZGET, &d->block) != 0)
-        return pst_fail_errno("asking for the size of %s", d->path);
+        return pst_fail_errno("cannot get the size of %s", d->path);
     return read_serial(d);
 }
 
@@ -129,10 +129,10 @@ static pst_rc ask_for_serial(const struct drive *d)
 {
     char line[SERIAL_BYTES + 2], bytes[32];
     if (d->serial[0] == '\0')
-        return pst_fail(
-            PST_E_STATE,
-            "%s was not written by Penstock, and has no serial number that could confirm the choice",
-            d->path);
+        return pst_fail(PST_E_STATE,
+                        "%s was not written by Penstock, and has no serial number by which you could confirm "
+                        "that it may be overwritten",
+                        d->path);
     (void)fprintf(stderr, "%s (%s) was not written by Penstock. Everything on it will be lost.\n", d->path,
                   pst_bytes_text((double)d->bytes, bytes));
     (void)fprintf(stderr, "Type its serial number to continue: ");
@@ -141,7 +141,9 @@ static pst_rc ask_for_serial(const struct drive *d)
     line[strcspn(line, "\n")] = '\0';
     return strcmp(line, d->serial) == 0
                ? PST_OK
-               : pst_fail(PST_E_STATE, "%s: this is not its serial number; nothing was written", d->path);
+               : pst_fail(PST_E_STATE,
+                          "%s: what was typed is not the serial number of this drive; nothing was written",
+                          d->path);
 }
 
 static pst_rc may_write(const struct store *s, struct drive *d)
@@ -156,8 +158,8 @@ static pst_rc may_write(const struct store *s, struct drive *d)
     pst_rc rc = pst_stripe_decode(&there, block, d->path, &ours);
     if (ours && rc == PST_OK && !s->force && there.unit > 0 && !s->topology)
         return pst_fail(PST_E_STATE,
-                        "%s also holds the topology of %s: give --topology to write it again, or --force to "
-                        "lose it",
+                        "%s also contains the topology of %s: give --topology to write the topology again, "
+                        "or --force to delete it",
                         d->path, there.name);
     if (ours && (s->force || (rc == PST_OK && strcmp(there.digest, s->ds.digest) == 0)))
         return PST_OK;
@@ -215,9 +217,12 @@ static pst_rc prepare(struct store *s, uint32_t i)
         const struct pst_stripe_area *last = &d->stripe.topology[PST_STRIPE_INDICES];
         need = last->at + pst_align_up(pst_stripe_share(last->bytes, d->stripe.unit, i, s->n), PST_PAGE);
     }
+    const char *more = s->topology ? " and its share of the topology" : "";
     if (d->block_device && d->bytes < need)
-        return pst_fail(PST_E_LIMIT, "%s has %" PRIu64 " bytes, but its %" PRIu64 " rows%s need %" PRIu64,
-                        d->path, d->bytes, rows, s->topology ? " and its share of the topology" : "", need);
+        return pst_fail(PST_E_LIMIT,
+                        "%s has only %" PRIu64 " bytes, but its %" PRIu64 " rows%s need %" PRIu64
+                        ": use more or larger drives",
+                        d->path, d->bytes, rows, more, need);
     d->chunk = malloc(CHUNK_BYTES);
     d->hash = XXH3_createState();
     if (d->chunk == NULL || d->hash == NULL || XXH3_64bits_reset(d->hash) != XXH_OK)
@@ -233,7 +238,7 @@ static pst_rc write_at(const struct drive *d, const void *data, size_t bytes, ui
     for (size_t done = 0; done < bytes;) {
         const ssize_t n = pwrite(d->fd, (const char *)data + done, bytes - done, (off_t)(at + done));
         if (n <= 0 && errno != EINTR)
-            return pst_fail_errno("writing byte %" PRIu64 " of %s", at + done, d->path);
+            return pst_fail_errno("cannot write byte %" PRIu64 " of %s", at + done, d->path);
         done += n > 0 ? (size_t)n : 0;
     }
     return PST_OK;
@@ -256,7 +261,7 @@ static pst_rc add_bytes(struct drive *d, const char *data, size_t bytes)
 {
     pst_rc rc = PST_OK;
     if (XXH3_64bits_update(d->hash, data, bytes) != XXH_OK)
-        return pst_fail(PST_E_NOMEM, "cannot compute the checksum of %s", d->path);
+        return pst_fail(PST_E_NOMEM, "cannot compute the checksum of what was written to %s", d->path);
     while (bytes > 0 && rc == PST_OK) {
         const size_t room = CHUNK_BYTES - d->fill, n = bytes < room ? bytes : room;
         memcpy(d->chunk + d->fill, data, n);
@@ -293,7 +298,7 @@ static pst_rc write_rows(struct store *s, struct pst_progress *progress)
         if (XXH3_64bits_digest(s->source[k]) != s->source_checksum[k])
             rc = pst_fail(PST_E_FORMAT,
                           "the features in %s do not have the checksum of dataset.json. The drives were not "
-                          "marked as written. `penstock verify %s` shows details",
+                          "marked as complete. `penstock verify %s` shows details",
                           pst_feature_file(&s->ds, k)->path, s->ds.dir);
     return rc;
 }
@@ -323,7 +328,7 @@ static pst_rc check_array(const struct store *s, const struct pst_array *array, 
                ? PST_OK
                : pst_fail(PST_E_FORMAT,
                           "%s does not have the checksum of dataset.json. The drives were not marked as "
-                          "written. `penstock verify %s` shows details",
+                          "complete. `penstock verify %s` shows details",
                           array->path, s->ds.dir);
 }
 
@@ -469,7 +474,7 @@ static pst_rc store(struct store *s, const char *dir, struct pst_progress *progr
 static pst_rc add_drive(struct store *s, const char *path)
 {
     if (s->n == PST_STRIPE_MAX)
-        return pst_fail(PST_E_LIMIT, "more than %d drives", PST_STRIPE_MAX);
+        return pst_fail(PST_E_LIMIT, "a dataset can be written to at most %d drives", PST_STRIPE_MAX);
     s->drive[s->n++] = (struct drive){.path = path, .fd = -1};
     return PST_OK;
 }
@@ -492,14 +497,14 @@ int cmd_store(int argc, char **argv)
         case 'f': s.force = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
-        default: rc = pst_fail(PST_E_ARG, "`penstock store --help` lists the options");
+        default: rc = pst_fail(PST_E_ARG, "invalid option: `penstock store --help` lists the options");
         }
     }
     /* --to takes the first drive, and those after it follow the dataset among the plain arguments */
     for (int i = optind + 1; i < argc && rc == PST_OK; i++)
         rc = add_drive(&s, argv[i]);
     if (rc == PST_OK && (optind == argc || s.n == 0))
-        rc = pst_fail(PST_E_ARG, "expected DATASET --to DEVICE...; --help says more");
+        rc = pst_fail(PST_E_ARG, "expected the arguments DATASET --to DEVICE...; --help lists the options");
     struct pst_progress progress;
     pst_progress_init(&progress, quiet);
     return command_result("store", rc == PST_OK ? store(&s, argv[optind], &progress) : rc);

@@ -59,8 +59,8 @@ int cmd_verify(int argc, char **argv)
             return 0;
         }
         if (opt != 'q')
-            return command_result("verify",
-                                  pst_fail(PST_E_ARG, "`penstock verify --help` lists the options"));
+            return command_result(
+                "verify", pst_fail(PST_E_ARG, "invalid option: `penstock verify --help` lists the options"));
         quiet = true;
     }
     if (argc - optind != 1)

@@ -244,13 +244,15 @@ static pst_rc settle(const struct order_args *args)
     const bool numbers = args->partitions > 0 || args->buffer > 0;
     if (args->check != NULL &&
         (numbers || args->kind >= 0 || args->out != NULL || args->json || args->dataset != NULL))
-        return pst_fail(PST_E_ARG, "--check stands alone: the file says everything else");
+        return pst_fail(
+            PST_E_ARG,
+            "--check cannot be used with other options, because the file contains the whole order");
     if (args->check == NULL && (args->partitions == 0 || args->buffer == 0))
-        return pst_fail(PST_E_ARG, "expected --partitions and --buffer, or --check");
+        return pst_fail(PST_E_ARG, "expected the options --partitions and --buffer, or --check");
     if (args->dataset != NULL && args->json)
-        return pst_fail(PST_E_ARG, "--dataset goes with neither --check nor --json");
+        return pst_fail(PST_E_ARG, "--dataset cannot be used with --check or --json");
     if (args->out != NULL && args->kind < 0)
-        return pst_fail(PST_E_ARG, "--out needs --kind: it writes one order");
+        return pst_fail(PST_E_ARG, "--out requires --kind, because it writes only one order");
     return PST_OK;
 }
 

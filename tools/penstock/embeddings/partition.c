@@ -114,12 +114,13 @@ static pst_rc settle(struct partition_args *args, int argc, char **argv)
     if (args->check != NULL)
         return optind == argc && args->partitions == 0 && args->out == NULL
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "--check stands alone: the file says everything else");
+                   : pst_fail(PST_E_ARG, "--check cannot be used with other options or arguments, because "
+                                         "the file contains everything that is needed");
     if (argc - optind != 1)
         return pst_fail(PST_E_ARG, "expected one dataset as argument, found %d arguments", argc - optind);
     args->dataset = argv[optind];
     if (args->partitions == 0 || args->out == NULL)
-        return pst_fail(PST_E_ARG, "expected --partitions and --out");
+        return pst_fail(PST_E_ARG, "expected the options --partitions and --out");
     return PST_OK;
 }
 
@@ -142,9 +143,10 @@ static int parse(int argc, char **argv, struct partition_args *args)
             printf("%s", usage);
             return 1;
         }
-        const pst_rc rc = c >= PARTITIONS
-                              ? take_option(args, c, optarg)
-                              : pst_fail(PST_E_ARG, "`penstock partition --help` lists the options");
+        const pst_rc rc =
+            c >= PARTITIONS
+                ? take_option(args, c, optarg)
+                : pst_fail(PST_E_ARG, "invalid option: `penstock partition --help` lists the options");
         if (rc != PST_OK)
             return command_result("partition", rc) + 1;
     }

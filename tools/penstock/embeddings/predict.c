@@ -200,7 +200,8 @@ static pst_rc add(struct predict *p)
         const struct pst_table_field *f = &p->table.field[columns[end]];
         if (unknown(f)) {
             if (q->looks_for != ENDS)
-                return pst_table_fail(&p->table, columns[end], "a vertex, because the source is ?");
+                return pst_table_fail(&p->table, columns[end],
+                                      "the name of a vertex, because the source is ?");
             q->looks_for = end;
             continue;
         }
@@ -230,10 +231,15 @@ static pst_rc read_lines(struct predict *p)
         if (rc != PST_OK || !more)
             break;
         if (p->table.columns != columns)
-            return pst_fail(PST_E_FORMAT, "%s: expected %s, found %d columns", p->table.text.path,
-                            p->triples ? "source, relation and destination"
-                                       : "source and destination, because the dataset has no relations",
-                            p->table.columns);
+            return p->triples
+                       ? pst_fail(
+                             PST_E_FORMAT,
+                             "%s: expected the columns source, relation and destination, found %d columns",
+                             p->table.text.path, p->table.columns)
+                       : pst_fail(PST_E_FORMAT,
+                                  "%s: expected the columns source and destination, because the dataset has "
+                                  "no relations, found %d columns",
+                                  p->table.text.path, p->table.columns);
         if (!fits(p))
             rc = answer(p);
         if (rc == PST_OK)
@@ -252,8 +258,8 @@ static pst_rc read_relations(struct predict *p)
     if (r->relations != rows || r->relation_dim != floats)
         return pst_fail(PST_E_FORMAT,
                         "%s has %" PRId64 " relations of %" PRId64
-                        " floats, but the dataset and the model %s "
-                        "make %" PRId64 " of %" PRId64,
+                        " floats, but for the dataset and the model %s it must have %" PRId64
+                        " relations of %" PRId64 " floats",
                         r->ck.path, r->relations, r->relation_dim, p->plan.model->name, rows, floats);
     if (rows == 0)
         return PST_OK;

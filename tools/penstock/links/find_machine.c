@@ -81,7 +81,7 @@ static pst_rc find_sockets(hwloc_topology_t topology, struct pst_machine *m)
     const int n = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE);
     m->nsockets = n > 0 ? n : 1;
     if (m->nsockets > PST_MACHINE_SOCKETS_MAX)
-        return pst_fail(PST_E_LIMIT, "this machine has %d sockets, expected at most %d", n,
+        return pst_fail(PST_E_LIMIT, "this machine has %d processor sockets; expected at most %d", n,
                         PST_MACHINE_SOCKETS_MAX);
     for (int i = 0; i < m->nsockets; i++) {
         hwloc_obj_t socket = n > 0 ? hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, (unsigned)i)
@@ -121,7 +121,7 @@ static pst_rc find_gpu(const struct nvml *n, hwloc_topology_t topology, void *gp
     if (rc == NVML_SUCCESS)
         rc = n->pci(gpu, &pci);
     if (rc != NVML_SUCCESS)
-        return pst_fail(PST_E_IO, "NVML cannot describe a GPU: error %d", rc);
+        return pst_fail(PST_E_IO, "NVML, NVIDIA's management library, cannot describe a GPU: error %d", rc);
     pci.bus_id[sizeof pci.bus_id - 1] = '\0';
     *d = (struct pst_machine_device){.socket = socket_of(topology, pci.bus_id), .memory_bytes = memory.total};
     (void)snprintf(d->model, sizeof d->model, "%s", name);
@@ -141,14 +141,15 @@ static pst_rc find_gpus(const struct nvml *n, hwloc_topology_t topology, struct 
     unsigned count = 0;
     int rc = n->count(&count);
     if (rc != NVML_SUCCESS)
-        return pst_fail(PST_E_IO, "NVML cannot count the GPUs: error %d", rc);
+        return pst_fail(PST_E_IO, "NVML, NVIDIA's management library, cannot count the GPUs: error %d", rc);
     if (count > PST_MACHINE_DEVICES_MAX)
-        return pst_fail(PST_E_LIMIT, "this machine has %u GPUs, expected at most %d", count,
+        return pst_fail(PST_E_LIMIT, "this machine has %u GPUs; expected at most %d", count,
                         PST_MACHINE_DEVICES_MAX);
     for (unsigned i = 0; i < count; i++) {
         rc = n->device(i, &gpu[i]);
         if (rc != NVML_SUCCESS)
-            return pst_fail(PST_E_IO, "NVML cannot open GPU %u: error %d", i, rc);
+            return pst_fail(PST_E_IO, "NVML, NVIDIA's management library, cannot open GPU %u: error %d", i,
+                            rc);
         const pst_rc described = find_gpu(n, topology, gpu[i], &m->device[i]);
         if (described != PST_OK)
             return pst_wrap(described, "cuda:%u", i);
@@ -173,9 +174,10 @@ pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINK
     /* On Linux, hwloc finds PCI devices in /sys, too. Its component "pci" uses libpciaccess, which leaks
      * memory. */
     (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "pci");
-    pst_rc rc = hwloc_topology_load(topology) == 0
-                    ? find_sockets(topology, machine)
-                    : pst_fail(PST_E_UNSUPPORTED, "hwloc cannot read the topology of this machine");
+    pst_rc rc =
+        hwloc_topology_load(topology) == 0
+            ? find_sockets(topology, machine)
+            : pst_fail(PST_E_UNSUPPORTED, "the library hwloc cannot read the topology of this machine");
     if (rc == PST_OK && open_nvml(&nvml, why_no_gpus)) {
         rc = find_gpus(&nvml, topology, machine);
         (void)nvml.shut_down();

@@ -143,7 +143,7 @@ static pst_rc take_option(int opt, struct pst_bench_io *o, bool *json, double *s
     case O_DRIVES: o->drives = optarg; return PST_OK;
     case O_FILE: o->path = optarg; return PST_OK;
     case O_JSON: *json = true; return PST_OK;
-    default: return pst_fail(PST_E_ARG, "`penstock bench --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock bench --help` lists the options");
     }
 }
 
@@ -159,12 +159,14 @@ static pst_rc complete(struct pst_bench_io *o)
     if (!drives && o->path == NULL)
         return pst_fail(PST_E_ARG, "--backend %s needs --file PATH", o->backend->name);
     if (!drives && o->ssds != 1)
-        return pst_fail(PST_E_ARG, "--ssds is for the backends emulated and nvme; %s reads one file",
-                        o->backend->name);
+        return pst_fail(
+            PST_E_ARG, "--ssds works only with the backends emulated and nvme; the backend %s reads one file",
+            o->backend->name);
     if (o->backend == &pst_io_nvme_ops && o->drives == NULL)
         return pst_fail(PST_E_ARG, "--backend nvme needs --drives; `penstock disks` lists the drives");
     if (!drives && o->write)
-        return pst_fail(PST_E_ARG, "--write is for emulated drives; files are only read");
+        return pst_fail(PST_E_ARG,
+                        "--write works only with emulated drives: the benchmark never writes to files");
     return PST_OK;
 }
 

@@ -56,8 +56,10 @@ static pst_rc make_file(const char *path, uint64_t bytes)
     if (stat(path, &st) == 0)
         return (uint64_t)st.st_size >= bytes
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "%s has %lld bytes, but --span needs %llu", path,
-                              (long long)st.st_size, (unsigned long long)bytes);
+                   : pst_fail(PST_E_ARG,
+                              "%s has %lld bytes, but --span requires at least %llu: use a longer file or a "
+                              "smaller --span",
+                              path, (long long)st.st_size, (unsigned long long)bytes);
     pst_rc rc = pst_file_new_begin(&f, path);
     if (rc == PST_OK)
         rc = fill(f.fd, bytes);
@@ -94,10 +96,9 @@ static pst_rc file_open(struct pst_mover *m)
     if (rc == PST_OK && notes[0] != '\0' && m == m->first)
         fprintf(stderr, "note: %s\n", notes);
     if (rc == PST_OK && f->file.direct >= 0 && o->bytes % f->file.block != 0)
-        return pst_fail(
-            PST_E_ARG,
-            "requests have %llu bytes; expected a multiple of %u, the block size of the file system",
-            (unsigned long long)o->bytes, f->file.block);
+        return pst_fail(PST_E_ARG,
+                        "--bytes is %llu; expected a multiple of %u, the block size of the file system",
+                        (unsigned long long)o->bytes, f->file.block);
     return rc;
 }
 

@@ -200,8 +200,10 @@ static pst_rc transfer(struct rounds *r, uint32_t n, bool write, bool timed, uin
         const uint64_t now = pst_clock_ns();
         moved_at = got > 0 ? now : moved_at;
         if (now - moved_at > STALL_NS)
-            return pst_fail(PST_E_TIMEOUT, "%u requests did not end within %llu s", *begun - ended,
-                            STALL_NS / 1000000000);
+            return pst_fail(
+                PST_E_TIMEOUT,
+                "%u requests did not end within %llu s: the drive may be faulty (dmesg may say why)",
+                *begun - ended, STALL_NS / 1000000000);
         if (now - moved_at > IDLE_NS && !r->m->sleeps)
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         if (timed && is_over(r, &clock, ended, now))
@@ -216,7 +218,8 @@ static pst_rc check(const struct rounds *r, uint32_t n, uint64_t salt)
 {
     for (uint32_t slot = 0; slot < n; slot++) {
         if (!right(r, slot, salt))
-            return pst_fail(PST_E_FORMAT, "wrong bytes from SSD %u at byte %llu: the measurement is void",
+            return pst_fail(PST_E_FORMAT,
+                            "SSD %u returned wrong bytes at byte %llu, so the measurement is not valid",
                             r->ssd[slot], (unsigned long long)r->at[slot]);
     }
     return PST_OK;
@@ -271,8 +274,8 @@ static pst_rc prepare(struct rounds *r)
         slots = o->span / o->bytes * o->ssds / r->team->n;
     if (slots < o->depth)
         return pst_fail(PST_E_ARG,
-                        "--depth %u with requests of %llu bytes needs more than %llu MiB of memory for a "
-                        "thread, or more than --span has",
+                        "--depth %u with --bytes %llu needs more than %llu MiB of memory for a thread, or "
+                        "more bytes than --span has: lower one of them",
                         o->depth, (unsigned long long)o->bytes, (unsigned long long)(memory >> 20));
     r->m->slots = (uint32_t)slots;
     r->at = calloc(slots, sizeof *r->at);

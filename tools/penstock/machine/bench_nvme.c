@@ -62,13 +62,17 @@ static pst_rc start_emulated(struct drives *d, const struct pst_bench_io *o)
 static pst_rc connect_drives(struct drives *d, const struct pst_bench_io *o)
 {
     if (o->write)
-        return pst_fail(PST_E_ARG, "--write is for emulated drives; real drives are only read");
+        return pst_fail(PST_E_ARG,
+                        "--write works only with emulated drives: the benchmark never writes to real drives");
     char *list = strdup(o->drives), *save = NULL;
-    pst_rc rc = list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "no memory");
+    pst_rc rc =
+        list != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot copy the list of drives");
     for (char *at = list != NULL ? strtok_r(list, ",", &save) : NULL; at != NULL && rc == PST_OK;
          at = strtok_r(NULL, ",", &save)) {
-        rc = d->n < PST_NVME_SSDS_MAX ? pst_nvme_vfio_connect(&d->t[d->n], at)
-                                      : pst_fail(PST_E_LIMIT, "more than %d drives", PST_NVME_SSDS_MAX);
+        rc = d->n < PST_NVME_SSDS_MAX
+                 ? pst_nvme_vfio_connect(&d->t[d->n], at)
+                 : pst_fail(PST_E_LIMIT, "--drives lists more than %d drives, which is the limit",
+                            PST_NVME_SSDS_MAX);
         d->n += rc == PST_OK;
     }
     free(list);
@@ -88,7 +92,8 @@ static pst_rc bring_up(const struct pst_bench_io *o, struct drives *d)
         d->list[i] = &d->c[i];
         if (o->threads > 1 && d->c[i].queues < config.queues)
             return pst_fail(PST_E_ARG,
-                            "%s has %u queue pairs, too few for --queues %u in each of --threads %u",
+                            "%s has only %u queue pairs, too few for --queues %u in each of --threads %u: "
+                            "lower one of them",
                             d->t[i].what, d->c[i].queues, o->queues, o->threads);
         rc = pst_nvme_namespace(&d->c[i], 1, &ns);
         if (rc != PST_OK)
@@ -178,10 +183,10 @@ static pst_rc learn(struct pst_mover *m, uint32_t ssd)
     struct drives *d = ((struct driver *)m->impl)->d;
     const uint64_t n = m->o->span / m->o->bytes;
     if (m->o->span > REFERENCE_MAX)
-        return pst_fail(
-            PST_E_ARG,
-            "--span of real drives can be at most %llu MiB, because their content is kept in memory",
-            (unsigned long long)(REFERENCE_MAX >> 20));
+        return pst_fail(PST_E_ARG,
+                        "--span of real drives can be at most %llu MiB, because the benchmark keeps their "
+                        "content in memory to compare it",
+                        (unsigned long long)(REFERENCE_MAX >> 20));
     d->reference[ssd] = malloc(m->o->span);
     if (d->reference[ssd] == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot read what the drive holds");

@@ -49,12 +49,14 @@ int cmd_disks(int argc, char **argv)
         case 'r': release = optarg; break;
         case 'h': (void)fputs(help, stdout); return 0;
         default:
-            return command_result("disks", pst_fail(PST_E_ARG, "`penstock disks --help` lists the options"));
+            return command_result(
+                "disks", pst_fail(PST_E_ARG, "invalid option: `penstock disks --help` lists the options"));
         }
     }
     if (optind != argc || (json ? 1 : 0) + (bind != NULL) + (release != NULL) > 1)
         return command_result(
-            "disks", pst_fail(PST_E_ARG, "expected at most one of --json, --bind PCI and --release PCI"));
+            "disks",
+            pst_fail(PST_E_ARG, "expected at most one of the options --json, --bind PCI and --release PCI"));
     if (bind != NULL)
         return command_result("disks", pst_usable_bind("", bind));
     if (release != NULL)

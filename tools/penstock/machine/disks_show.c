@@ -221,11 +221,14 @@ pst_rc disks_print_json(const struct disk *disks, int n)
     for (int i = 0; i < n; i++)
         /* NULL is refused; the count below notices that */
         (void)json_array_append_new(all, disk_json(&disks[i]));
-    pst_rc rc = all != NULL && json_array_size(all) == (size_t)n
-                    ? PST_OK
-                    : pst_fail(PST_E_FORMAT, "a drive's model, serial number or firmware is not text");
+    pst_rc rc =
+        all != NULL && json_array_size(all) == (size_t)n
+            ? PST_OK
+            : pst_fail(
+                  PST_E_FORMAT,
+                  "cannot write JSON: a drive's model, serial number or firmware version is not valid UTF-8");
     if (rc == PST_OK && (json_dumpf(all, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF))
-        rc = pst_fail_errno("writing the list");
+        rc = pst_fail_errno("cannot write the list");
     json_decref(all);
     return rc;
 }

@@ -170,15 +170,18 @@ int cmd_probe(int argc, char **argv)
         case 'c': cliques = true; break;
         case 'm': machine = optarg; break;
         default:
-            return command_result("probe", pst_fail(PST_E_ARG, "`penstock probe --help` lists the options"));
+            return command_result(
+                "probe", pst_fail(PST_E_ARG, "invalid option: `penstock probe --help` lists the options"));
         }
     }
     if (argc != optind)
         return command_result("probe",
                               pst_fail(PST_E_ARG, "expected no argument, found \"%s\"", argv[optind]));
     if (topology && cliques)
-        return command_result("probe", pst_fail(PST_E_ARG, "use --topology or --cliques, but not both"));
+        return command_result(
+            "probe",
+            pst_fail(PST_E_ARG, "--topology and --cliques cannot be used together: use one of them"));
     if (machine != NULL && !topology && !cliques)
-        return command_result("probe", pst_fail(PST_E_ARG, "--machine needs --topology or --cliques"));
+        return command_result("probe", pst_fail(PST_E_ARG, "--machine requires --topology or --cliques"));
     return command_result("probe", topology || cliques ? pst_probe_machine(machine, cliques) : probe_gpus());
 }

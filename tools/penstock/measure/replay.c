@@ -54,7 +54,9 @@ static pst_rc read_plan(struct replay *r)
     if (rc != PST_OK)
         return rc;
     if (r->trace.vertices > r->plan.vertices)
-        return pst_fail(PST_E_ARG, "the trace has vertex %lld, but the plan is for a graph of %lld vertices",
+        return pst_fail(PST_E_ARG,
+                        "the trace contains vertex %lld, but the plan is for a graph of %lld vertices: give "
+                        "the plan of the same dataset",
                         (long long)r->trace.vertices - 1, (long long)r->plan.vertices);
     return pst_policy_hotness(&r->plan, r->plan_path, r->buffer, &r->hotness);
 }
@@ -108,7 +110,8 @@ static pst_rc open_replay(struct replay *r)
         r->rows = (int64_t)((double)r->asked / (double)r->trace.n * r->batches + 0.5);
     return r->rows <= PST_POLICY_LINES_MAX
                ? PST_OK
-               : pst_fail(PST_E_ARG, "the cache would have %lld rows; expected at most %lld",
+               : pst_fail(PST_E_ARG,
+                          "the cache would have %lld rows; expected at most %lld rows: give a smaller --rows",
                           (long long)r->rows, (long long)PST_POLICY_LINES_MAX);
 }
 
@@ -278,13 +281,15 @@ static pst_rc take_option(struct replay *r, int opt)
 static pst_rc check_args(const struct replay *r, int left)
 {
     if (left != 1)
-        return pst_fail(PST_E_ARG, "expected one TRACE, found %d", left);
+        return pst_fail(PST_E_ARG, "expected one trace as argument, found %d arguments", left);
     if ((r->rows < 0) == (r->batches <= 0))
-        return pst_fail(PST_E_ARG, "expected either --rows or --batches");
+        return pst_fail(PST_E_ARG, "expected exactly one of the options --rows and --batches");
     if (r->buffer && r->plan_path == NULL)
-        return pst_fail(PST_E_ARG, "--buffer needs --plan, which says what is in the buffer");
+        return pst_fail(PST_E_ARG,
+                        "--buffer requires --plan, because the plan says which rows are in the buffer");
     if (!r->all && r->kind == PST_POLICY_STATIC && r->plan_path == NULL)
-        return pst_fail(PST_E_ARG, "--policy static needs --plan, which says how hot rows are");
+        return pst_fail(
+            PST_E_ARG, "--policy static requires --plan, because the plan says how often each row is needed");
     return PST_OK;
 }
 

@@ -86,7 +86,7 @@ static pst_rc one_option(struct args *a, int opt)
     case 'q': a->quiet = true; return PST_OK;
     case 'h': a->help = true; return PST_OK;
     case 'c': return option_checkpoint("--checkpoint", optarg, &a->last);
-    default: return pst_fail(PST_E_ARG, "`penstock infer --help` lists the options");
+    default: return pst_fail(PST_E_ARG, "invalid option: `penstock infer --help` lists the options");
     }
 }
 
@@ -122,7 +122,7 @@ static pst_rc read_args(struct args *a, int argc, char **argv)
         return pst_fail(PST_E_ARG, "--out: expected a file name that ends in .npy, found '%.200s'",
                         a->out != NULL ? a->out : "");
     if (a->other && a->dataset == NULL)
-        return pst_fail(PST_E_ARG, "--other-dataset: also give the dataset, with --dataset DIR");
+        return pst_fail(PST_E_ARG, "--other-dataset requires the dataset: also give --dataset DIR");
     if (a->memory == 0)
         a->memory = pst_memory_default();
     return PST_OK;
@@ -346,8 +346,8 @@ static pst_rc compute(struct inference *in)
     pst_rc rc = pst_gnn_eval_open(&in->eval, &in->config, &in->ds, &options);
     if (rc == PST_OK && in->eval.memory_bytes > in->args->memory)
         rc = pst_fail(PST_E_LIMIT,
-                      "--memory: %" PRIu64 " bytes are too few: this model on this dataset needs %" PRIu64
-                      " bytes with %d threads; fewer --threads need less",
+                      "--memory: %" PRIu64 " bytes are too few: this model needs %" PRIu64
+                      " bytes for this dataset with %d threads (fewer --threads need less)",
                       in->args->memory, in->eval.memory_bytes, in->config.threads);
     return rc == PST_OK ? pst_gnn_eval_run(&in->eval, &in->model, in->accuracy) : rc;
 }

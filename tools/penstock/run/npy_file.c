@@ -51,7 +51,8 @@ pst_rc npy_file_open(struct npy_file *f, const char *path, enum pst_dtype dtype,
 {
     *f = (struct npy_file){.dtype = dtype, .rows = rows, .cols = cols};
     if (!replace && access(path, F_OK) == 0)
-        return pst_fail(PST_E_STATE, "%s exists: choose another file, or replace it with --force", path);
+        return pst_fail(PST_E_STATE, "%s already exists: choose another file, or replace it with --force",
+                        path);
     sweep(path);
     pst_rc rc = pst_file_new_begin(&f->file, path);
     if (rc != PST_OK)

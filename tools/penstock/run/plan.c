@@ -115,10 +115,10 @@ static pst_rc option_share(const char *text, double share[PST_PLACEMENT_TIERS])
 
 static pst_rc option_positive(const char *name, const char *text, bool zero, double *out)
 {
+    const char *least = zero ? "of at least" : "above";
     const pst_rc rc = option_real(name, text, out);
     if (rc == PST_OK && !(*out > 0 || (zero && *out == 0)))
-        return pst_fail(PST_E_ARG, "%s: expected a number %s 0; found \"%s\"", name, zero ? "from" : "above",
-                        text);
+        return pst_fail(PST_E_ARG, "%s: expected a number %s 0; found \"%s\"", name, least, text);
     return rc;
 }
 
@@ -155,7 +155,7 @@ static pst_rc take_option(struct plan_args *args, int code, const char *text)
     case RUN_DIR:
         return snprintf(args->run_dir, sizeof args->run_dir, "%s", text) < PST_PATH_MAX - 64
                    ? PST_OK
-                   : pst_fail(PST_E_ARG, "--run-dir: the path is too long");
+                   : pst_fail(PST_E_ARG, "--run-dir: the path of the run directory is too long");
     case GPU_CACHE: return option_cache(args, "--gpu-cache", PST_PLACEMENT_GPU, text);
     case CPU_CACHE: return option_cache(args, "--cpu-cache", PST_PLACEMENT_CPU, text);
     case SHARE: args->given[PLAN_SHARE] = true; return option_share(text, args->ask.lists_share);
@@ -175,9 +175,9 @@ static pst_rc take_option(struct plan_args *args, int code, const char *text)
 static pst_rc settle(struct plan_args *args)
 {
     if ((args->ssd_bytes_per_s > 0) != (args->pcie_bytes_per_s > 0))
-        return pst_fail(PST_E_ARG, "times need both --ssd-rate and --pcie-rate");
+        return pst_fail(PST_E_ARG, "--ssd-rate and --pcie-rate work only together: give both, or none");
     if (args->ask.objective == PST_PLACEMENT_TIME && args->ssd_bytes_per_s == 0)
-        return pst_fail(PST_E_ARG, "--objective time needs --ssd-rate and --pcie-rate");
+        return pst_fail(PST_E_ARG, "--objective time requires --ssd-rate and --pcie-rate");
     return PST_OK;
 }
 
@@ -319,11 +319,10 @@ static pst_rc place_as_printed(const struct plan_args *args, struct plan_result 
 static pst_rc place(struct plan_args *args, struct plan_result *r)
 {
     if (args->in.cost == PST_PLACEMENT_EXACT && strcmp(r->plan.key.algorithm, "uniform") != 0)
-        return pst_fail(
-            PST_E_ARG,
-            "the cost \"exact\" knows what the sampling algorithm uniform reads, not %s; use --cost "
-            "access",
-            r->plan.key.algorithm);
+        return pst_fail(PST_E_ARG,
+                        "the cost \"exact\" works only for the sampling algorithm uniform, but the plan is "
+                        "for %s: use --cost access",
+                        r->plan.key.algorithm);
     struct pst_placement_input in = args->in;
     pst_plan_placement_input(&r->plan, &r->ds, r->scores, &in);
     memcpy(in.cache_bytes, args->in.cache_bytes, sizeof in.cache_bytes);

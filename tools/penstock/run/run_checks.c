@@ -35,8 +35,8 @@ static void check_split(struct check *c, const char *param, bool seeds)
     }
     if (c->split != NULL && c->ds->chosen != before)
         pst_json_error(&c->pl->doc, c->diag, path,
-                       "the split \"%s\" differs from the split \"%s\" of another stage: use the same split "
-                       "for all stages",
+                       "this stage has the split \"%s\", but another stage has the split \"%s\": use the "
+                       "same split for all stages",
                        split, c->split);
     c->split = split;
     const struct pst_array *ids = &c->ds->split[part];

@@ -295,7 +295,7 @@ static pst_rc make_named(char dir[PST_PATH_MAX], const char *name, const char *i
     if (rc != PST_OK)
         return rc;
     if (try_dir(partial, id, NULL, true, true, lock, &rc) == AGAIN)
-        rc = pst_fail(PST_E_STATE, "another process removed %s", partial);
+        rc = pst_fail(PST_E_STATE, "another process removed %s: start the run again", partial);
     int k = 0, made = -1;
     while (rc == PST_OK && made != 0 && k < 1000) {
         (void)snprintf(dir, PST_PATH_MAX, "runs/%s-%s%s%.0d", name, stamp, k ? "-" : "", k);

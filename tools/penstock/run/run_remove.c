@@ -118,7 +118,8 @@ static pst_rc each_entry(const struct removal *r, int dir_fd, const char *name, 
     DIR *d = run_dir_mount(fd) == r->mount ? fdopendir(fd) : NULL;
     if (d == NULL) {
         (void)close(fd);
-        return pst_fail(PST_E_STATE, "the subdirectory %s is on another mount", name);
+        return pst_fail(PST_E_STATE,
+                        "another file system is mounted at the subdirectory %s: unmount it first", name);
     }
     const struct place at = {.removal = r, .k = subdirectory(name), .name = name, .fd = dirfd(d)};
     pst_rc rc = PST_OK;
@@ -180,9 +181,10 @@ pst_rc run_dir_remove(int parent_fd, const char *name, const char *path, bool dr
     const int fd = open_dir(parent_fd, name);
     if (fd < 0)
         return pst_fail_errno("cannot open %s", path);
-    pst_rc rc = r.mount >= 0 && run_dir_mount(fd) == r.mount
-                    ? PST_OK
-                    : pst_fail(PST_E_STATE, "the directory is on another mount");
+    pst_rc rc =
+        r.mount >= 0 && run_dir_mount(fd) == r.mount
+            ? PST_OK
+            : pst_fail(PST_E_STATE, "another file system is mounted at this directory: unmount it first");
     if (rc == PST_OK)
         rc = each_entry(&r, fd, ".", check_entry);
     if (rc == PST_OK && !dry)

@@ -61,7 +61,7 @@ static bool read_budget(const char *text, double *usd)
 {
     pst_rc rc = option_real("--budget", text, usd);
     if (rc == PST_OK && *usd < 0)
-        rc = pst_fail(PST_E_ARG, "--budget: expected dollars of at least 0, found %g", *usd);
+        rc = pst_fail(PST_E_ARG, "--budget: expected a sum of at least 0 dollars, found %g", *usd);
     return command_result("tpc", rc) == 0;
 }
 
@@ -151,7 +151,10 @@ static pst_rc run_dir_of(const char *path, char dir[PST_PATH_MAX])
     const char *text = json_string_value(json_object_get(report, "run_dir"));
     (void)snprintf(dir, PST_PATH_MAX, "%s", text != NULL ? text : "");
     json_decref(report);
-    return dir[0] != '\0' ? PST_OK : pst_fail(PST_E_STATE, "the profiled run wrote no report");
+    return dir[0] != '\0'
+               ? PST_OK
+               : pst_fail(PST_E_STATE,
+                          "the run that was to be measured wrote no report: it failed before its end");
 }
 
 /* Runs a few batches. dir: where. Returns the exit code. */
@@ -160,7 +163,7 @@ static int profile(struct tpc_args *args, const char *file, char dir[PST_PATH_MA
     char report[] = "/tmp/penstock-tpc-XXXXXX";
     const int fd = mkstemp(report);
     if (fd < 0)
-        return command_result("tpc", pst_fail_errno("cannot make %s", report));
+        return command_result("tpc", pst_fail_errno("cannot create %s", report));
     (void)close(fd);
     bool batches = false;
     for (int i = 0; i < args->nrun; i++)
@@ -186,23 +189,24 @@ static pst_rc find_ssd(const struct pst_tpc_prices *prices, const struct tpc_arg
     if (*out >= 0)
         return PST_OK;
     if (args->ssd == NULL && (name[0] == '\0' || strcmp(name, "none") == 0))
-        return pst_fail(PST_E_ARG,
-                        "the run's SSDs have no name: say with --ssd which of the prices' they are, for "
-                        "example --ssd %s",
-                        prices->ssds[0].name);
+        return pst_fail(
+            PST_E_ARG,
+            "the run does not say which SSDs it used: name their model with --ssd, for example --ssd %s",
+            prices->ssds[0].name);
     return pst_fail(PST_E_ARG,
-                    "the prices have no SSD \"%.64s\"; --prices FILE can add it, or --ssd names "
-                    "another, for example %s",
+                    "the list of prices has no SSD \"%.64s\": add it with --prices FILE, or name another SSD "
+                    "with --ssd, for example %s",
                     name, prices->ssds[0].name);
 }
 
 static pst_rc find_gpu(const struct pst_tpc_prices *prices, const struct tpc_args *args, int *out)
 {
     *out = args->gpu != NULL ? pst_tpc_gpu_named(prices, args->gpu) : 0;
-    return *out >= 0
-               ? PST_OK
-               : pst_fail(PST_E_ARG, "--gpu: the prices have no GPU \"%.64s\"; they have %s, for example",
-                          args->gpu, prices->gpus[0].name);
+    return *out >= 0 ? PST_OK
+                     : pst_fail(PST_E_ARG,
+                                "--gpu: the list of prices has no GPU \"%.64s\": add it with --prices FILE, "
+                                "or name another GPU, for example %s",
+                                args->gpu, prices->gpus[0].name);
 }
 
 static pst_rc answer(const struct tpc_args *args, const struct pst_tpc_prices *prices, struct tpc_profile *p)

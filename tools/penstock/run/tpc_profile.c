@@ -31,8 +31,11 @@ static pst_rc need(const json_t *verdict, const char *key, const char *dir, doub
     char why[256];
     *out = number(verdict, key);
     copy_text(why, sizeof why, json_object_get(verdict, "why"), key, "the report does not say why");
-    return isnan(*out) ? pst_fail(PST_E_STATE, "%s/report.json: verdict.%s is unknown: %s", dir, key, why)
-                       : PST_OK;
+    return isnan(*out)
+               ? pst_fail(PST_E_STATE,
+                          "%s/report.json does not contain verdict.%s, which the prediction needs: %s", dir,
+                          key, why)
+               : PST_OK;
 }
 
 static pst_rc read_verdict(struct tpc_profile *p, const json_t *verdict)
@@ -91,7 +94,7 @@ static pst_rc read_scores(FILE *f, const char *path, int64_t vertices, float **s
     const uint64_t row = (uint64_t)vertices * sizeof **scores;
     if (fseeko(f, (off_t)(npy.data_at + (uint64_t)(npy.shape[0] - 1) * row), SEEK_SET) != 0 ||
         fread(*scores, sizeof **scores, (size_t)vertices, f) != (size_t)vertices)
-        return pst_fail(PST_E_IO, "%s: cannot read its last row", path);
+        return pst_fail(PST_E_IO, "%s: cannot read the last row of the array", path);
     return PST_OK;
 }
 
@@ -106,14 +109,17 @@ static pst_rc sum_scores(struct tpc_profile *p, float *scores)
                         (long long)p->rows);
     for (int64_t i = 0; i < p->rows; i++) {
         if (!(scores[i] >= 0) || isinf(scores[i]))
-            return pst_fail(PST_E_FORMAT, "a score is %g; expected a number of at least 0",
+            return pst_fail(PST_E_FORMAT,
+                            "the plan contains a hotness score of %g; expected a number of at least 0",
                             (double)scores[i]);
         all += (double)scores[i];
         p->share_of[i] = all;
     }
     for (int64_t i = 0; i < p->rows && all > 0; i++)
         p->share_of[i] /= all;
-    return all > 0 ? PST_OK : pst_fail(PST_E_FORMAT, "all scores are 0");
+    return all > 0 ? PST_OK
+                   : pst_fail(PST_E_FORMAT,
+                              "all hotness scores of the plan are 0, so the best cache cannot be found");
 }
 
 /* The shares are an extra: without them there are no predictions for other caches. */
@@ -183,9 +189,10 @@ static pst_rc read_report(struct tpc_profile *p, const json_t *report)
         return pst_fail(PST_E_FORMAT, "%s/report.json has no section \"verdict\": run the pipeline again",
                         p->run_dir);
     if (status == NULL || strcmp(status, "failed") == 0)
-        return pst_fail(PST_E_STATE,
-                        "%s/report.json is of a run that failed: give the folder of a run that ended",
-                        p->run_dir);
+        return pst_fail(
+            PST_E_STATE,
+            "%s/report.json describes a run that failed: give the directory of a run that finished",
+            p->run_dir);
     p->model.dilate = dilate >= 1 ? dilate : 1;
     copy_text(p->ssd_name, sizeof p->ssd_name, model, "preset", "");
     const pst_rc rc = read_verdict(p, verdict);

@@ -26,7 +26,7 @@ def peer(connection):
 def main():
     Stage("attach", "hands batches over to a process outside the run")
     if NAME not in os.environ:
-        sys.exit("no process waits for batches: penstock.batches() in Python starts such runs")
+        sys.exit("no process waits for the batches of this run: start runs of this kind with penstock.batches() in Python")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_S)
         connection.connect("\0" + os.environ[NAME])

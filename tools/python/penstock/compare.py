@@ -42,7 +42,7 @@ def options(argv):
     if not 1 <= given.pairs <= PAIRS_MAX:
         raise Bad(f"--pairs: expected 1 to {PAIRS_MAX}, found {given.pairs}")
     if len(given.pipelines) < 2:
-        raise Bad("expected at least two pipelines")
+        raise Bad("expected at least two pipelines to compare")
     return given
 
 
@@ -59,12 +59,12 @@ def one_run(program, pipeline, args, run_dir):
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise Failed(f"{pipeline}: not finished after {RUN_TIMEOUT_S} s") from None
+        raise Failed(f"{pipeline}: the run did not finish within {RUN_TIMEOUT_S} s") from None
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode != 0:
         kind = Bad if done.returncode == 2 else Failed
-        raise kind(f"{pipeline}: exit status {done.returncode}\n{(done.stdout + done.stderr)[-TOLD_CHARS:]}")
+        raise kind(f"{pipeline}: the run failed with exit status {done.returncode}\n{(done.stdout + done.stderr)[-TOLD_CHARS:]}")
     with open(os.path.join(run_dir, "report.json"), encoding="utf-8") as f:
         return json.load(f)
 
@@ -72,7 +72,7 @@ def one_run(program, pipeline, args, run_dir):
 def seconds_of(pipeline, report):
     epochs = report.get("epochs")
     if not epochs:
-        raise Failed(f"{pipeline}: its report has no epochs: nothing was trained")
+        raise Failed(f"{pipeline}: the run's report has no epochs, so nothing was trained")
     return sum(epoch["seconds"] for epoch in epochs)
 
 

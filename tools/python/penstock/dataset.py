@@ -57,10 +57,10 @@ class Dataset:
             try:
                 self.manifest = json.load(f)
             except ValueError as e:
-                raise FormatError(f"{path}: {e}") from None
+                raise FormatError(f"{path}: expected JSON: {e}") from None
         version = self.manifest.get("penstock_dataset") if isinstance(self.manifest, dict) else None
         if version not in VERSIONS:
-            raise FormatError(f"{path}: penstock_dataset: expected {VERSIONS[0]} to {VERSIONS[-1]}, found {version}")
+            raise FormatError(f"{path}: penstock_dataset: expected a format version from {VERSIONS[0]} to {VERSIONS[-1]}, found {version}")
         self.name = self.manifest["name"]
         self.vertices, self.edges = self.manifest["vertices"], self.manifest["edges"]
         self.feature_dim, self.classes = self.manifest["feature_dim"], self.manifest["classes"]
@@ -104,9 +104,9 @@ class Dataset:
             if entry["dtype"] == "bfloat16":
                 mapped = mapped.view(np.uint16)
             elif mapped.dtype != np.dtype(entry["dtype"]):
-                raise FormatError(f"{path}: expected {entry['dtype']}, found {mapped.dtype}")
+                raise FormatError(f"{path}: expected dtype {entry['dtype']}, as in dataset.json, found {mapped.dtype}")
             if list(mapped.shape) != entry["shape"]:
-                raise FormatError(f"{path}: expected shape {entry['shape']}, found {list(mapped.shape)}")
+                raise FormatError(f"{path}: expected shape {entry['shape']}, as in dataset.json, found {list(mapped.shape)}")
             self._mapped[entry["file"]] = mapped
         return self._mapped[entry["file"]]
 

@@ -36,7 +36,7 @@ def chosen(paper, names):
     known = [f.name for f in paper.figures]
     for name in names or []:
         if name not in known:
-            raise Bad(f'--only: {paper.name} has no figure "{name}" here; expected one of {", ".join(known)}')
+            raise Bad(f'--only: {paper.name} has no figure "{name}"; expected one of {", ".join(known)}')
     return [f for f in paper.figures if not names or f.name in names]
 
 

@@ -29,7 +29,7 @@ def split_array(value, vertices, name):
     if values.dtype.kind not in "bui" or values.ndim not in (1, 2):
         raise FormatError(f"{name}: expected a mask of bool or ids of vertices, found {values.dtype} of shape {values.shape}")
     if values.dtype == bool and len(values) != vertices:
-        raise FormatError(f"{name}: expected a mask of {vertices} vertices, found {len(values)}")
+        raise FormatError(f"{name}: expected a mask with {vertices} entries, one for each vertex, found {len(values)}")
     return values
 
 
@@ -69,13 +69,13 @@ def from_pyg(data, directory, **options):
     train_idx, ...: ids. options: of `penstock import`, as in symmetrize=True or memory="1GiB". FormatError: what is wrong.
     """
     if hasattr(data, "node_types") and hasattr(data, "edge_types"):
-        raise FormatError(f"expected a graph of one type; found {len(data.node_types)} types of vertices: import one with data.to_homogeneous()")
+        raise FormatError(f"expected a graph of one type, found {len(data.node_types)} types of vertices: convert the graph with data.to_homogeneous()")
     edges = getattr(data, "edge_index", None)
     if edges is None and getattr(data, "adj_t", None) is not None:
         targets, sources, _ = data.adj_t.coo()  # transposed
         edges = sources, targets
     if edges is None:
-        raise FormatError("expected edges in edge_index or adj_t; found neither")
+        raise FormatError("expected edges in data.edge_index or data.adj_t, found neither")
     names = [*FEATURES, *LABELS, *(split + suffix for split in SPLITS for suffix in PARTS)]
     found = {name: getattr(data, name, None) for name in names}
     return write(edges, int(data.num_nodes), found, directory, options)
@@ -88,5 +88,5 @@ def from_dgl(graph, directory, **options):
     train_idx, ... options: as in from_pyg().
     """
     if not graph.is_homogeneous:
-        raise FormatError(f"expected a graph of one type; found the types {graph.ntypes}: convert it with dgl.to_homogeneous")
+        raise FormatError(f"expected a graph of one type, found the types {graph.ntypes}: convert the graph with dgl.to_homogeneous")
     return write(graph.edges(), int(graph.num_nodes()), dict(graph.ndata), directory, options)

@@ -71,7 +71,7 @@ def accept(listener, running):
             try:
                 connection.settimeout(KEYS_S)
                 if peer(connection)[1] != os.geteuid():
-                    raise ValueError("another user")
+                    raise ValueError("a process of another user connected")
                 with connection.makefile("rb") as f:
                     found = json.loads(f.readline(KEYS_MAX))
                 return connection, found["endpoint"], found["keys"]
@@ -121,7 +121,7 @@ class Batches:
     def __iter__(self):
         """The batches of the next epoch. If the last `for` was left early, the rest of its epoch is given back unread."""
         if self._wire is None:
-            raise RunError("all epochs of this run have been taken: set `epochs` to how often you loop", self.report)
+            raise RunError("all epochs of this run have been used: set `epochs` to the number of loops over the batches", self.report)
         try:
             for _ in self._epoch or ():
                 pass

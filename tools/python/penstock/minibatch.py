@@ -30,13 +30,13 @@ class Minibatch:
         (magic, self.bytes_used, self.seed, self.epoch, self.hops, self.batch, self.batch_in_epoch, self.batches_in_epoch,
          self.micro, last_micro, self.batch_seeds, self.feature_dim, dtype, _, _, _, self._stride, self.digest) = f[:18]
         if magic != MAGIC or not 1 <= self.hops <= HOPS_MAX or dtype >= len(DTYPES):
-            raise SlotError(f"expected a minibatch; the slot begins with {bytes(slot[:8])!r}, not with {struct.pack('<Q', MAGIC)!r}, "
+            raise SlotError(f"expected a minibatch, but the slot begins with {bytes(slot[:8])!r}, not with {struct.pack('<Q', MAGIC)!r}, "
                             "or its hops or element type are out of range")
         self.last_micro, self.feature_dtype = bool(last_micro), DTYPES[dtype]
         self.n = f[18:19 + self.hops]
         self._slot, self._at, self._indptr_at, self._indices_at, self._weights_at = slot, f[27:30], f[32:40], f[40:48], f[48:56]
         if min(self.n) < 0 or list(self.n) != sorted(self.n):
-            raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected that none is smaller than the one before")
+            raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected numbers that do not decrease")
         self.fence = None  # what to wait for before the slot is given back
 
     def _array(self, at, dtype, shape, strides=None):

@@ -25,26 +25,26 @@ class Dtype:
 
     def __setstate__(self, state):
         if state[1] not in ("<", "|", "="):
-            raise Refused(f"dtype {self.name}: expected little-endian numbers")
+            raise Refused(f"an array has dtype {self.name} in big-endian byte order; expected little-endian numbers")
 
 
 class Array:
     def __setstate__(self, state):
         _, self.shape, self.dtype, fortran, data = state
         if fortran and len(self.shape) > 1:
-            raise Refused("an array in Fortran's order")
+            raise Refused("an array is stored in Fortran order; expected C order")
         self.data = data.encode("latin1") if isinstance(data, str) else data
 
     def values(self):
         kinds = {"f4": "f", "f8": "d", "i4": "i", "i8": "q", "u1": "B", "i1": "b", "b1": "B"}
         if self.dtype.name not in kinds:
-            raise Refused(f"dtype {self.dtype.name}: expected one of {', '.join(kinds)}")
+            raise Refused(f"an array has dtype {self.dtype.name}; expected one of {', '.join(kinds)}")
         out = array.array(kinds[self.dtype.name])
         n = 1
         for size in self.shape:
             n *= size
         if n * out.itemsize != len(self.data):
-            raise Refused(f"an array of shape {self.shape} with {len(self.data)} bytes")
+            raise Refused(f"an array has shape {self.shape}, but {len(self.data)} bytes of data, which do not fit this shape")
         out.frombytes(self.data)
         return out
 
@@ -54,25 +54,25 @@ class Csr:
         self.shape = state.get("_shape", state.get("shape"))
         self.data, self.indices, self.indptr = (state[k].values() for k in ("data", "indices", "indptr"))
         if len(self.indptr) != self.shape[0] + 1 or self.indptr[-1] != len(self.indices) or len(self.data) != len(self.indices):
-            raise Refused(f"a matrix of shape {self.shape} whose parts do not fit together")
+            raise Refused(f"the arrays data, indices and indptr of a sparse matrix of shape {self.shape} have sizes that do not fit together")
 
     def row(self, k):
         a, b = self.indptr[k], self.indptr[k + 1]
         if not 0 <= a <= b <= len(self.indices):
-            raise Refused("indptr falls")
+            raise Refused(f"indptr of a sparse matrix is out of range or decreases after row {k}")
         return self.indices[a:b], self.data[a:b]
 
 
 def reconstruct(kind, *_):
     if kind is not Array:
-        raise Refused("an object that is no array")
+        raise Refused("the pickle contains an object that is not a NumPy array")
     return Array()
 
 
 def encode(text, name):
     """How Python 3 writes bytes into pickles that Python 2 can read."""
     if name != "latin1" or not isinstance(text, str):
-        raise Refused("text that is no bytes")
+        raise Refused("the pickle contains text where bytes were expected")
     return text.encode("latin1")
 
 
@@ -86,11 +86,11 @@ ALLOWED = {("_codecs", "encode"): encode, ("numpy", "ndarray"): Array, ("numpy",
 class Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
-            raise Refused(f"it names {module}.{name}, which is none of what these files have: not loaded")
+            raise Refused(f"the pickle refers to {module}.{name}, which files of Planetoid do not contain, so the file was not loaded")
         return ALLOWED[module, name]
 
     def persistent_load(self, pid):
-        raise Refused("it refers to something outside")
+        raise Refused("the pickle refers to data outside of the file")
 
 
 def check_file(path):
@@ -107,7 +107,7 @@ def load(path, kind):
         except Refused as e:
             raise Refused(f"{path}: {e}") from None
         except Exception as e:  # a damaged pickle may raise anything
-            raise Refused(f"{path}: no pickle of Planetoid's, near byte {f.tell()}: {type(e).__name__}: {e}") from None
+            raise Refused(f"{path}: expected a pickle file of Planetoid: invalid data near byte {f.tell()}: {type(e).__name__}: {e}") from None
     if not isinstance(value, kind):
         raise Refused(f"{path}: expected {kind.__name__}, found {type(value).__name__}")
     return value
@@ -116,7 +116,7 @@ def load(path, kind):
 def one_hot(path):
     labels = load(path, Array)
     if len(labels.shape) != 2:
-        raise Refused(f"{path}: expected two dimensions, found {labels.shape}")
+        raise Refused(f"{path}: expected an array with two dimensions, found shape {labels.shape}")
     values, (rows, columns) = labels.values(), labels.shape
     out = []
     for k in range(rows):
@@ -133,10 +133,10 @@ def test_index(path):
     with open(path, encoding="ascii", errors="replace") as f:
         for number, line in enumerate(f, 1):
             if not line.strip().isdigit():
-                raise Refused(f"{path}:{number}: expected a vertex, found {line.strip()[:32]!r}")
+                raise Refused(f"{path}:{number}: expected the number of a vertex, found {line.strip()[:32]!r}")
             out.append(int(line))
     if len(set(out)) != len(out):
-        raise Refused(f"{path}: a vertex is there twice")
+        raise Refused(f"{path}: a vertex occurs twice")
     return out
 
 
@@ -155,10 +155,10 @@ def convert(prefix, out):
     graph = load(prefix + ".graph", dict)
     tests = test_index(prefix + ".test.index")
     if tx.shape[0] != len(tests) or len(ty) != len(tests) or allx.shape[0] != len(ally) or x.shape[0] != len(y) or not tests:
-        raise Refused(f"{prefix}: rows of features, labels and test.index do not fit together")
+        raise Refused(f"{prefix}: the numbers of rows in the files of features, of labels and in test.index do not fit together")
     n = max(allx.shape[0], max(tests) + 1, *(k + 1 for k in graph))
     if n > VERTICES:
-        raise Refused(f"{prefix}: a vertex {n - 1}: expected at most {VERTICES} of them")
+        raise Refused(f"{prefix}: found vertex {n - 1}; expected at most {VERTICES} vertices")
     where = {v: k for k, v in enumerate(tests)}
     indptr, indices, data, labels = [0], [], [], []
     for v in range(n):  # a test vertex that test.index does not have has no features and no label
@@ -172,7 +172,7 @@ def convert(prefix, out):
     for u, neighbours in graph.items():
         for v in neighbours:
             if not (isinstance(u, int) and isinstance(v, int) and 0 <= u < n and 0 <= v < n):
-                raise Refused(f"{prefix}.graph: vertex {u}: a neighbour {v!r} that is none of 0 to {n - 1}")
+                raise Refused(f"{prefix}.graph: vertex {u} has the neighbour {v!r}; expected a vertex from 0 to {n - 1}")
             sources.append(u)
             targets.append(v)
     save(out + "edges.npy", "i", sources + targets, (2, len(sources)))

@@ -32,7 +32,7 @@ class Tensor:
         step = 1
         for n, s in zip(reversed(self.shape), reversed(tuple(stride))):
             if n > 1 and s != step:
-                raise Refused("a tensor that is not contiguous: save it again with .contiguous()")
+                raise Refused("a tensor is not contiguous: save the result of its method contiguous()")
             step *= n
         self.items = step
 
@@ -50,22 +50,22 @@ class Unpickler(pickle.Unpickler):
 
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
-            raise Refused(f"it names {module}.{name}, which is neither an array nor a tensor: not loaded")
+            raise Refused(f"the file refers to {module}.{name}, which is neither an array nor a tensor, so the file was not loaded")
         return ALLOWED[module, name]
 
     def persistent_load(self, pid):
         if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], Storage)):
-            raise Refused("it refers to something outside")
+            raise Refused("the file refers to data outside of itself")
         return pid[1].kind, self.storage(str(pid[2]))
 
 
 def load_zip(path):
     with zipfile.ZipFile(path) as z:
         if sum(m.file_size for m in z.infolist()) > LARGEST:
-            raise Refused(f"more than {LARGEST} bytes")
+            raise Refused(f"the unpacked file has more than {LARGEST} bytes, which is the limit")
         pkl = [n for n in z.namelist() if n.endswith("/data.pkl")]
         if len(pkl) != 1:
-            raise Refused("expected one data.pkl in it")
+            raise Refused("expected exactly one member data.pkl in the archive")
         folder = pkl[0][:-len("data.pkl")]
         return Unpickler(io.BytesIO(z.read(pkl[0])), lambda key: z.read(f"{folder}data/{key}")).load()
 
@@ -73,7 +73,7 @@ def load_zip(path):
 def load_old(path):
     """Magic number, protocol, sizes, value; tensors' storages come after, which plain arrays do not need."""
     def refuse(key):
-        raise Refused("tensors in the format before PyTorch 1.6: save it again")
+        raise Refused("the file has tensors in the format before PyTorch 1.6: save it again with a newer PyTorch")
     with open(path, "rb") as f:
         for _ in range(3):
             Unpickler(f, refuse).load()
@@ -89,7 +89,7 @@ def load(path):
     except Refused as e:
         raise Refused(f"{path}: {e}") from None
     except Exception as e:  # a damaged file may raise anything
-        raise Refused(f"{path}: not what torch.save writes: {type(e).__name__}: {e}") from None
+        raise Refused(f"{path}: expected a file that torch.save wrote: {type(e).__name__}: {e}") from None
 
 
 def as_bytes(value):
@@ -108,7 +108,7 @@ def as_bytes(value):
     for n in shape:
         items *= n
     if kind not in DESCR or items * int(kind[1]) != len(data):
-        raise Refused(f"an array of {kind} and shape {tuple(shape)} with {len(data)} bytes")
+        raise Refused(f"an array of type {kind} and shape {tuple(shape)} has {len(data)} bytes of data; expected one of the types {', '.join(DESCR)}, and as many bytes as the shape needs")
     return kind, tuple(shape), data
 
 

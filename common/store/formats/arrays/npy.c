@@ -34,7 +34,7 @@ static pst_rc find(struct pst_import_job *job, const json_t *meta, struct pst_im
     static const char *const npy[] = {".npy", NULL};
     pst_rc rc = PST_OK;
     if (job->skip[PST_IMPORT_EDGES])
-        return pst_fail(PST_E_ARG, "--edges none: a dataset needs edges");
+        return pst_fail(PST_E_ARG, "--edges none is not possible, because a dataset must have edges");
     if (json_object_get(meta, "vertex_types") != NULL)
         job->skip[PST_IMPORT_EDGES] = true; /* each type has its own */
     rc = pst_import_find(&job->spec, job->from, job->skip);

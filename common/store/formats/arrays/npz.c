@@ -79,7 +79,8 @@ static pst_rc read_shape(struct matrix *m, const char *prefix, int64_t *rows, in
     struct pst_array shape = {.map = NULL};
     pst_rc rc = open_integers(m, prefix, "shape", &shape);
     if (rc == PST_OK && shape.shape[0] * shape.shape[1] != 2)
-        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected two sizes", m->zip.path, prefix);
+        rc = pst_fail(PST_E_FORMAT, "%s: %sshape: expected two sizes, of rows and of columns", m->zip.path,
+                      prefix);
     if (rc == PST_OK) {
         *rows = pst_import_int_at(&shape, 0);
         *columns = pst_import_int_at(&shape, 1);
@@ -196,7 +197,8 @@ static pst_rc check_length(const struct matrix *m, const struct pst_array *a, co
 {
     return a->path[0] == '\0' || (a->rank == 1 && a->shape[0] == m->indices.shape[0])
                ? PST_OK
-               : pst_fail(PST_E_FORMAT, "%s: %s%s: expected %" PRId64 " entries in one dimension",
+               : pst_fail(PST_E_FORMAT,
+                          "%s: %s%s: expected an array of %" PRId64 " entries with one dimension",
                           m->zip.path, m->prefix, name, m->indices.shape[0]);
 }
 

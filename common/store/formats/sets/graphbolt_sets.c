@@ -47,8 +47,8 @@ pst_rc pst_graphbolt_choose(struct pst_graphbolt *g)
             (void)snprintf(names + strlen(names), sizeof names - strlen(names), " %s", name);
     }
     if (g->task == NULL && (n > 1 || asked[0] != '\0'))
-        return pst_fail(PST_E_ARG, "%s: the tasks are%s: choose one with --split%s%s", g->yaml.path, names,
-                        asked[0] != '\0' ? ", found " : "", asked);
+        return pst_fail(PST_E_ARG, "%s: choose one of the tasks with --split:%s%s%s", g->yaml.path, names,
+                        asked[0] != '\0' ? "; found " : "", asked);
     return PST_OK;
 }
 
@@ -157,7 +157,7 @@ static pst_rc note_labels(struct pst_graphbolt *g, const struct set *s, int type
     if (s->labels.map == NULL)
         return PST_OK;
     if (s->labels.dtype == PST_F16 || s->labels.dtype == PST_BF16)
-        return pst_fail(PST_E_FORMAT, "%s: expected labels, found %s", s->labels.path,
+        return pst_fail(PST_E_FORMAT, "%s: expected labels as integers or floats, found %s", s->labels.path,
                         pst_dtype_name(s->labels.dtype));
     if (g->labels == NULL) {
         g->labels = malloc((size_t)(g->vertices + 1) * sizeof *g->labels);

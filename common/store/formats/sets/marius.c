@@ -84,7 +84,8 @@ static pst_rc look_at_edges(struct marius *m)
     m->columns = row == 12 || row == 24 ? 3 : 2;
     if (m->columns == 3 ? m->relations < 1 : m->relations > 1)
         return pst_fail(PST_E_FORMAT,
-                        "%s: rows have %" PRId64 " numbers, but num_relations in dataset.yaml is %" PRId64,
+                        "%s: rows have %" PRId64 " numbers, but num_relations in dataset.yaml is %" PRId64
+                        ": expected 2 numbers without relations, and 3 with relations",
                         path, m->columns, m->relations);
     return PST_OK;
 }
@@ -242,7 +243,7 @@ static pst_rc run(struct marius *m)
         rc = pst_fail(PST_E_ARG, "--symmetrize and --self-loops add cannot be used if edges have relations, "
                                  "because a relation has a direction");
     if (rc == PST_OK && s->source[PST_IMPORT_EDGES][0] != '\0')
-        rc = pst_fail(PST_E_ARG, "--edges cannot be used here: SRC has the edges");
+        rc = pst_fail(PST_E_ARG, "--edges cannot be used with this format: SRC contains the edges");
     if (rc == PST_OK)
         rc = find_nodes(m);
     s->vertices = m->nodes;

@@ -85,7 +85,7 @@ static pst_rc find_split(struct pst_import_job *job, char out[4096])
     if (d != NULL)
         (void)closedir(d);
     if (found > 1)
-        return pst_fail(PST_E_ARG, "%s: the splits are%s: choose one with --split", dir, names);
+        return pst_fail(PST_E_ARG, "%s: choose one of the splits with --split:%s", dir, names);
     if (found == 0 && job->split[0] != '\0')
         return pst_fail(PST_E_ARG, "%s: unknown split '%s'", dir, job->split);
     return PST_OK;

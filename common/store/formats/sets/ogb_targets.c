@@ -42,7 +42,8 @@ pst_rc pst_ogb_multilabels(struct pst_import_job *job, const char *path, const c
     if (rc == PST_OK)
         rc = pst_array_map(&a);
     if (rc == PST_OK && (a.dtype == PST_F16 || a.dtype == PST_BF16))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected labels, found %s", told, pst_dtype_name(a.dtype));
+        rc = pst_fail(PST_E_FORMAT, "%s: expected labels as integers or floats, found %s", told,
+                      pst_dtype_name(a.dtype));
     if (rc == PST_OK && (a.shape[0] != job->build->manifest.vertices || a.shape[1] > TASKS_MAX))
         rc = pst_fail(PST_E_FORMAT,
                       "%s: expected %" PRId64 " rows of at most %d labels, found %" PRId64 " of %" PRId64,
@@ -104,8 +105,9 @@ static pst_rc take_lists(struct pst_import_job *job, const struct pst_array *sou
     struct pst_problems problems = {.count = 0};
     int64_t bad = 0;
     if (source->shape[0] != target->shape[0])
-        return pst_fail(PST_E_FORMAT, "%s: expected %" PRId64 " rows, found %" PRId64, target->path,
-                        source->shape[0], target->shape[0]);
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected %" PRId64 " rows, as in the array of sources, found %" PRId64,
+                        target->path, source->shape[0], target->shape[0]);
     pst_pairs_begin(&p, job->build, id, n);
     pst_rc rc = PST_OK;
     for (int64_t i = 0; i < source->shape[0] * columns && rc == PST_OK; i++) {
@@ -137,7 +139,7 @@ static pst_rc take_columns(struct pst_import_job *job, const char *prefix, const
     for (int k = 0; k < 3 && rc == PST_OK; k++)
         rc = open_key(prefix, told, keys[k], &a[k], &there[k]);
     if (rc == PST_OK && !(there[0] && there[1]))
-        rc = pst_fail(PST_E_FORMAT, "%s: expected edge, or source_node and target_node", told);
+        rc = pst_fail(PST_E_FORMAT, "%s: expected the keys edge, or source_node and target_node", told);
     if (rc == PST_OK)
         rc = take_lists(job, &a[0], &a[1], (enum pst_array_id)(PST_ARRAY_EDGES_TRAIN + split));
     if (rc == PST_OK && there[2] && split > 0)

@@ -15,7 +15,7 @@ static pst_rc run_lines(struct pst_import_job *job, enum pst_edge_text_separated
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_ARG, "%s: expected a file of edges", job->from);
     if (job->spec.source[PST_IMPORT_EDGES][0] != '\0')
-        return pst_fail(PST_E_ARG, "--edges cannot be used here: SRC is the file of edges");
+        return pst_fail(PST_E_ARG, "--edges cannot be used with this format: SRC is the file of edges");
     if (job->text.by == PST_EDGE_TEXT_BY_FORMAT) {
         job->text.by = by;
         job->text.separator = separator;

@@ -130,7 +130,8 @@ static pst_rc give_waiting(struct pst_triple_rows *r, int split, struct pst_ids_
         size_t got;
         rc = pst_names_next(r->names, r->id, 2 * (size_t)n, &got);
         if (rc == PST_OK && got != 2 * (size_t)n)
-            rc = pst_fail(PST_E_FORMAT, "the temporary file of triples ends early");
+            rc = pst_fail(PST_E_FORMAT, "the temporary file of triples ends too early: the disk may be "
+                                        "faulty; import again without --resume");
         for (int64_t i = 0; rc == PST_OK && i < n; i++) {
             int64_t kind = 0;
             rc = pst_ids_next(kinds, &kind);
@@ -174,8 +175,8 @@ pst_rc pst_triple_rows_number(struct pst_triple_rows *r, int64_t *entities)
     pst_rc rc = aside ? pst_names_find(r->names) : PST_OK;
     *entities = pst_names_count(r->names, &bytes);
     if (rc == PST_OK && *entities > PST_TRIPLE_ENTITIES_MAX)
-        rc = pst_fail(PST_E_LIMIT, "%" PRId64 " entities; at most %d are supported", *entities,
-                      PST_TRIPLE_ENTITIES_MAX);
+        rc = pst_fail(PST_E_LIMIT, "the knowledge graph has %" PRId64 " entities; at most %d are supported",
+                      *entities, PST_TRIPLE_ENTITIES_MAX);
     if (rc != PST_OK)
         return rc;
     if (!aside)

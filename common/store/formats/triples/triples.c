@@ -262,7 +262,9 @@ static pst_rc check_options(const struct pst_import_job *job)
                                    "relations, because a relation has a direction");
     for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
         if (s->source[i][0] != '\0')
-            return pst_fail(PST_E_ARG, "a knowledge graph cannot have features, labels or splits");
+            return pst_fail(
+                PST_E_ARG,
+                "a knowledge graph cannot have features, labels or splits: leave these options out");
     if (stat(job->from, &st) != 0)
         return pst_fail_errno("cannot read %s", job->from);
     return S_ISDIR(st.st_mode) ? PST_OK : pst_fail(PST_E_ARG, "%s: expected a directory", job->from);

@@ -140,7 +140,8 @@ static pst_rc read_options(const struct pst_sampling_opened *opened, const char 
         if (o->type != PST_PARAM_INTS) /* the state is zeroed */
             set_option(opened->state, o, o->def);
     if (snprintf(text, sizeof text, "%s", options) >= (int)sizeof text)
-        return pst_fail(PST_E_LIMIT, "options: longer than %d bytes", OPTIONS_BYTES - 1);
+        return pst_fail(PST_E_LIMIT, "the parameter options is longer than %d bytes, which is the limit",
+                        OPTIONS_BYTES - 1);
     pst_rc rc = PST_OK;
     while (rc == PST_OK && (one = strsep(&rest, ",")) != NULL) {
         one += strspn(one, " ");

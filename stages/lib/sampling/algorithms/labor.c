@@ -46,7 +46,8 @@ static pst_rc open_labor(void *state, const struct pst_sampling_setup *setup)
 {
     struct labor *l = state;
     if (setup->replace)
-        return pst_fail(PST_E_ARG, "it draws without replacement, but the parameter replace is true");
+        return pst_fail(PST_E_ARG, "this algorithm draws without replacement, but the parameter replace is "
+                                   "true: set replace to false");
     l->batches = setup->batches;
     l->vertices = setup->graph->vertices;
     if (l->iterations == 0)

@@ -29,7 +29,8 @@ static pst_rc open_ladies(void *state, const struct pst_sampling_setup *setup)
 {
     struct ladies *l = state;
     if (setup->replace)
-        return pst_fail(PST_E_ARG, "it draws without replacement, but the parameter replace is true");
+        return pst_fail(PST_E_ARG, "this algorithm draws without replacement, but the parameter replace is "
+                                   "true: set replace to false");
     if (l->layer_sizes.count != 0 && l->layer_sizes.count != (size_t)setup->hops)
         return pst_fail(PST_E_ARG,
                         "layer_sizes has %zu numbers, but fanout has %d: expected one for each hop",

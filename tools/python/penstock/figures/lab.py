@@ -43,7 +43,7 @@ class Lab:
     def __init__(self, program, out, size, judged, runs):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
-            raise Bad("needs two cores: one for drives and drivers, one for the trainer; this process may use one")
+            raise Bad("the measurements need two cores, one for drives and drivers and one for the trainer, but this process may use only one")
         self.program, self.out, self.size, self.judged, self.runs = program, out, size, judged, runs
         self.drive_core, self.train_core = cores[:2]
         self.done, self.begun, self.shown, self.figure = 0, time.monotonic(), 0.0, None
@@ -70,7 +70,7 @@ class Lab:
                 out, err = p.communicate(timeout=RUN_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._stop(p)
-                raise Failed(f"figure {self.figure.name}: {' '.join(argv)}: not finished after {RUN_TIMEOUT_S} s") from None
+                raise Failed(f"figure {self.figure.name}: {' '.join(argv)}: the program did not finish within {RUN_TIMEOUT_S} s") from None
             except BaseException:  # interrupted: the run ends in order, too
                 self._stop(p)
                 raise
@@ -78,7 +78,7 @@ class Lab:
             raise KeyboardInterrupt
         if p.returncode != 0:
             where = f"figure {self.figure.name}: " if self.figure else ""
-            raise Failed(f"{where}{' '.join(argv)}: exit status {p.returncode}\n{(out + err)[-TOLD_CHARS:]}")
+            raise Failed(f"{where}{' '.join(argv)}: the program failed with exit status {p.returncode}\n{(out + err)[-TOLD_CHARS:]}")
         return out
 
     @staticmethod
