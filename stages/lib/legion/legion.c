@@ -8,6 +8,9 @@
 #include "common/stage.h"
 #include "stages/lib/clique/cslp.h"
 
+/* The number of an epoch that no run has. */
+#define REHEARSAL ((int64_t)UINT32_MAX)
+
 /* What a policy does. */
 static const struct traits {
     bool peers; /* devices of a clique share their caches */
@@ -223,25 +226,38 @@ static pst_rc place_lists(struct pst_legion *l, int group, const struct ranking 
 
 /* ---- the share of lists (4.3) --------------------------------------------------------------------- */
 
-static pst_rc search_alpha(struct pst_legion *l)
+static pst_rc predict(struct pst_legion *l, const struct pst_legion_counts *rehearsal)
 {
-    l->cost = calloc((size_t)l->placement.groups, sizeof *l->cost);
-    if (l->cost == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot predict the transactions of %d cliques",
-                        l->placement.groups);
     pst_rc rc = PST_OK;
     for (int g = 0; g < l->placement.groups && rc == PST_OK; g++) {
         const uint64_t members = l->placement.members[g];
         l->cost[g] =
-            (struct pst_legion_cost){.source = &l->source,
+            (struct pst_legion_cost){.graph = l->config.graph,
+                                     .line_bytes = l->config.line_bytes,
                                      .devices = members,
                                      .bytes = l->config.cache_bytes * (uint64_t)__builtin_popcountll(members),
                                      .row_bytes = l->config.row_bytes,
+                                     .epochs = l->config.epochs,
                                      .counts = &l->ahead,
-                                     .epochs = l->config.epochs};
+                                     .rehearsal = rehearsal};
         rc = pst_legion_cost_predict(&l->cost[g]);
         l->alpha[g] = l->cost[g].best;
     }
+    return rc;
+}
+
+static pst_rc search_alpha(struct pst_legion *l)
+{
+    struct pst_legion_counts rehearsal;
+    l->cost = calloc((size_t)l->placement.groups, sizeof *l->cost);
+    if (l->cost == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot predict the transactions of %d cliques",
+                        l->placement.groups);
+    pst_rc rc = pst_legion_counts_init(&rehearsal, &l->source, REHEARSAL, 1);
+    if (rc != PST_OK)
+        return rc;
+    rc = predict(l, &rehearsal);
+    pst_legion_counts_release(&rehearsal);
     return rc;
 }
 

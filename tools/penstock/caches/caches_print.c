@@ -34,8 +34,8 @@ static void print_alphas(const struct caches_result *r)
     for (int i = 0; i < PST_LEGION_ALPHAS; i += TENTH) {
         double printed = 0, predicted = 0, counted = 0;
         for (int g = 0; g < l->placement.groups; g++) {
-            printed += (l->cost[g].printed_t[i] + l->cost[g].printed_f[i]) / (double)l->config.epochs;
-            predicted += (l->cost[g].n_t[i] + l->cost[g].n_f[i]) / (double)l->config.epochs;
+            printed += l->cost[g].printed_t[i] + l->cost[g].printed_f[i];
+            predicted += l->cost[g].n_t[i] + l->cost[g].n_f[i];
             counted += r->counted_t[g][i] + r->counted_f[g][i];
         }
         printf("%6.2f %14.0f %14.0f %14.0f\n", i / 100.0, printed, predicted, counted);
@@ -73,11 +73,11 @@ static void print_text(const struct caches_args *args, const struct caches_resul
 
 /* ---- JSON ----------------------------------------------------------------------------------------- */
 
-static json_t *reals(const double *values, int n, double scale)
+static json_t *reals(const double *values, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        (void)json_array_append_new(list, json_real(values[i] * scale));
+        (void)json_array_append_new(list, json_real(values[i]));
     return list;
 }
 
@@ -108,14 +108,12 @@ static json_t *clique_json(const struct caches_result *r, int g)
     json_t *clique = json_pack("{s:o, s:f}", "devices", devices, "alpha", l->alpha[g] / 100.0);
     if (l->cost != NULL) {
         const struct pst_legion_cost *c = &l->cost[g];
-        const double each = 1 / (double)l->config.epochs;
         json_t *cost = json_pack(
             "{s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "best_printed", c->best_printed / 100.0, "printed_lists",
-            reals(c->printed_t, PST_LEGION_ALPHAS, each), "printed_rows",
-            reals(c->printed_f, PST_LEGION_ALPHAS, each), "predicted_lists",
-            reals(c->n_t, PST_LEGION_ALPHAS, each), "predicted_rows", reals(c->n_f, PST_LEGION_ALPHAS, each),
-            "counted_lists", reals(r->counted_t[g], PST_LEGION_ALPHAS, 1), "counted_rows",
-            reals(r->counted_f[g], PST_LEGION_ALPHAS, 1));
+            reals(c->printed_t, PST_LEGION_ALPHAS), "printed_rows", reals(c->printed_f, PST_LEGION_ALPHAS),
+            "predicted_lists", reals(c->n_t, PST_LEGION_ALPHAS), "predicted_rows",
+            reals(c->n_f, PST_LEGION_ALPHAS), "counted_lists", reals(r->counted_t[g], PST_LEGION_ALPHAS),
+            "counted_rows", reals(r->counted_f[g], PST_LEGION_ALPHAS));
         (void)json_object_set_new(clique, "transactions", cost);
     }
     return clique;
