@@ -13,7 +13,7 @@
 #ifndef PST_LEGION_COST_H
 #define PST_LEGION_COST_H
 
-#include "stages/lib/legion/placement.h"
+#include "stages/lib/legion/policies.h"
 
 PST_BEGIN_DECLS
 
@@ -22,7 +22,7 @@ PST_BEGIN_DECLS
 struct pst_legion_cost {
     /* input */
     const struct pst_csc *graph;
-    uint32_t line_bytes;                       /* CLS: reads.h */
+    uint32_t line_bytes;                       /* CLS: batches.h */
     uint64_t devices;                          /* of the clique, as bits */
     uint64_t bytes;                            /* B: of all its devices together */
     uint64_t row_bytes;                        /* from one feature row to the next */

@@ -30,7 +30,7 @@ struct pst_legion_config {
     uint64_t seed;
     uint64_t cache_bytes; /* of each device, for lists and rows */
     uint64_t row_bytes;   /* from one feature row to the next; at least 1 */
-    uint32_t line_bytes;  /* reads.h */
+    uint32_t line_bytes;  /* batches.h */
     int alpha;            /* share of the cache for lists, in hundredths, if the policy has lists; or
                              PST_LEGION_SEARCH */
     int64_t entries_max;  /* partition.h */

@@ -1,5 +1,5 @@
-/* placement.c: the policies' names, and where reads come from. */
-#include "stages/lib/legion/placement.h"
+/* policies.c: the policies' names, and where reads come from. */
+#include "stages/lib/legion/policies.h"
 
 #include <string.h>
 

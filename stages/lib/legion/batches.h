@@ -1,10 +1,10 @@
-/* reads.h: what batches read: which lists of neighbours, and how many lines of memory each takes, and which
+/* batches.h: what batches read: which lists of neighbours, and how many lines of memory each takes, and which
  * feature rows. Sampling one epoch ahead gives hotness (Legion, section 4.2.2, S1); sampling another one
  * gives what a run reads, exactly, because samples depend on (seed, epoch, batch, hop) alone.
  *
  * Owner: the caller, of all structs; it lends graph, algorithm and shares. Threads: one. */
-#ifndef PST_LEGION_READS_H
-#define PST_LEGION_READS_H
+#ifndef PST_LEGION_BATCHES_H
+#define PST_LEGION_BATCHES_H
 
 #include "stages/lib/legion/shares.h"
 #include "stages/lib/sampling/expand.h"

@@ -1,5 +1,5 @@
-/* reads.c: samples batches, and counts what they read. */
-#include "stages/lib/legion/reads.h"
+/* batches.c: samples batches, and counts what they read. */
+#include "stages/lib/legion/batches.h"
 
 #include <stdlib.h>
 #include <string.h>

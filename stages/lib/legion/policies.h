@@ -1,13 +1,13 @@
-/* placement.h: which device caches which feature row and which list of neighbours, by the policies of
+/* policies.h: which device caches which feature row and which list of neighbours, by the policies of
  * Legion's figures, and from where each device then reads.
  *
  * Devices that share their caches are a group: a clique, or one device alone if the policy knows no peers.
  *
  * Owner: the caller. Threads: any. */
-#ifndef PST_LEGION_PLACEMENT_H
-#define PST_LEGION_PLACEMENT_H
+#ifndef PST_LEGION_POLICIES_H
+#define PST_LEGION_POLICIES_H
 
-#include "stages/lib/legion/reads.h"
+#include "stages/lib/legion/batches.h"
 
 PST_BEGIN_DECLS
 
