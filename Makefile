@@ -97,7 +97,7 @@ $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
 
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
 	@mkdir -p $(@D)
-	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,-Bsymbolic -L$(BUILD)/lib -lpenstock -lpenstock-cpu -luring -lxxhash -lm
+	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,-Bsymbolic -L$(BUILD)/lib -lpenstock -lpenstock-cpu -luring -lxxhash -lmetis -lm
 
 # The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
 CUDA_ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]

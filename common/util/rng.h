@@ -30,13 +30,13 @@ static PST_HD struct pst_rng_block pst_rng_philox(struct pst_rng_block counter, 
 
 /* The purpose of random numbers. Streams of different uses are independent. */
 enum pst_rng_use {
-    PST_RNG_SAMPLE = 1,  /* index: hop */
-    PST_RNG_DROPOUT = 2, /* index: layer */
-    PST_RNG_SHUFFLE = 3,
+    PST_RNG_SAMPLE = 1,    /* index: hop */
+    PST_RNG_DROPOUT = 2,   /* index: layer */
+    PST_RNG_SHUFFLE = 3,   /* index 1: of the device that `batch` numbers */
     PST_RNG_INIT = 4,      /* index: tensor */
     PST_RNG_ATTENTION = 5, /* index: layer */
     PST_RNG_NEGATIVE = 6,  /* index: twice the chunk, plus the side */
-    PST_RNG_PARTITION = 7, /* index 0: item: round of the permutation; 1: of an epoch's partitions */
+    PST_RNG_PARTITION = 7, /* index: 0 permutation's rounds, 1 epoch's partitions, 2 edges, 3 seeds */
     PST_RNG_RANK =
         8, /* candidates of sampled ranks; batch: first edge; index: twice the part, plus the side */
     PST_RNG_GROUP = 9,  /* index: hop; batch: a group of batches, counted over the run; epoch: 0 */

@@ -27,6 +27,7 @@ static const struct {
     {"run", cmd_run, "run a pipeline"},
     {"check", cmd_check, "check pipelines without starting anything"},
     {"plan", cmd_plan, "show what each policy would cache, and what a batch then reads"},
+    {"caches", cmd_caches, "show which device of a machine would cache what, and who reads from whom"},
     {"partition", cmd_partition, "sort a dataset's training edges by partitions of its vertices"},
     {"order", cmd_order, "find the order in which partitions of embeddings are loaded"},
     {"graph", cmd_graph, "draw a pipeline (Mermaid)"},

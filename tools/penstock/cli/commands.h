@@ -27,6 +27,7 @@ int cmd_compare(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_experiment(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_caches(int argc, char **argv);
 int cmd_order(int argc, char **argv);
 int cmd_partition(int argc, char **argv);
 int cmd_export_run(int argc, char **argv); /* export, if its first argument is a run */

@@ -1,5 +1,6 @@
-/* find_machine.c: sockets by hwloc, GPUs and their links by NVML. NVML is opened at run time; the part of its
- * API that is needed is declared here, so that the build needs no CUDA header. */
+/* find_machine.c: sockets by hwloc, GPUs and their links by NVML; or all from a machine file. NVML is opened
+ * at run time; the part of its API that is needed is declared here, so that the build needs no CUDA header.
+ */
 #include "tools/penstock/links/find_machine.h"
 
 #include <dlfcn.h>
@@ -186,4 +187,14 @@ pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINK
         (void)dlclose(nvml.library);
     hwloc_topology_destroy(topology);
     return rc;
+}
+
+pst_rc pst_probe_load(const char *file, struct pst_machine *machine)
+{
+    struct pst_diag diag = {0};
+    const bool ok = pst_machine_load(machine, file, &diag);
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    return ok ? PST_OK
+              : pst_fail(PST_E_FORMAT, "%s is not a valid machine file: correct the errors above", file);
 }

@@ -10,4 +10,7 @@
 #define PST_LINKS_WHY_BYTES 256
 PST_MUST_USE pst_rc pst_probe_topology(struct pst_machine *machine, char why_no_gpus[PST_LINKS_WHY_BYTES]);
 
+/* Reads a machine file. PST_E_FORMAT: the file is wrong, and its errors have been printed. */
+PST_MUST_USE pst_rc pst_probe_load(const char *file, struct pst_machine *machine);
+
 #endif

@@ -9,16 +9,6 @@
 #include "stages/lib/clique/cliques.h"
 #include "tools/penstock/links/find_machine.h"
 
-static pst_rc load(const char *file, struct pst_machine *m)
-{
-    struct pst_diag diag = {0};
-    const bool ok = pst_machine_load(m, file, &diag);
-    pst_diag_print(&diag);
-    pst_diag_release(&diag);
-    return ok ? PST_OK
-              : pst_fail(PST_E_FORMAT, "%s is not a valid machine file: correct the errors above", file);
-}
-
 static pst_rc print_text(const struct pst_machine *m)
 {
     char *text = pst_machine_text(m);
@@ -53,7 +43,7 @@ pst_rc pst_probe_machine(const char *file, bool cliques)
     char why[PST_LINKS_WHY_BYTES] = "";
     if (m == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot describe the machine");
-    pst_rc rc = file != NULL ? load(file, m) : pst_probe_topology(m, why);
+    pst_rc rc = file != NULL ? pst_probe_load(file, m) : pst_probe_topology(m, why);
     if (rc == PST_OK && file == NULL && m->ndevices == 0)
         (void)fprintf(stderr, "penstock probe: no GPUs: %s\n", why);
     if (rc == PST_OK && cliques)

@@ -1,0 +1,121 @@
+/* shares.c: divides training vertices among devices, and shuffles and cuts them into batches. */
+#include "stages/lib/legion/shares.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util/rng.h"
+#include "kernels/kernels.h"
+
+/* The device that gets a training vertex of a part: each of its devices is as likely as any other. */
+static int hashed(uint64_t devices, uint64_t seed, int64_t v)
+{
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_PARTITION, seed, 0, 0, 3);
+    const struct pst_rng_block draw = pst_rng_draw(&stream, (uint64_t)v, 0);
+    for (uint64_t skip = pst_rng_bounded(pst_rng_u64(&draw, 0), (uint64_t)__builtin_popcountll(devices));
+         skip > 0; skip--)
+        devices &= devices - 1;
+    return __builtin_ctzll(devices);
+}
+
+static void sort_by_device(struct pst_legion_shares *s, const struct pst_legion_shares_config *c)
+{
+    int64_t next[PST_CLIQUES_MAX] = {0};
+    for (int64_t i = 0; i < c->ntrain; i++)
+        next[hashed(c->devices_of_part[c->part[c->train[i]]], c->seed, c->train[i])]++;
+    for (int d = 0; d < s->devices; d++) {
+        s->begin[d + 1] = s->begin[d] + next[d];
+        next[d] = s->begin[d];
+    }
+    for (int64_t i = 0; i < c->ntrain; i++) {
+        const int64_t v = c->train[i];
+        s->ids[next[hashed(c->devices_of_part[c->part[v]], c->seed, v)]++] = v;
+    }
+}
+
+static pst_rc divide_locally(struct pst_legion_shares *s, const struct pst_legion_shares_config *c)
+{
+    int64_t largest = 0;
+    sort_by_device(s, c);
+    for (int d = 0; d < s->devices; d++) {
+        const int64_t n = s->begin[d + 1] - s->begin[d];
+        if (n == 0)
+            return pst_fail(
+                PST_E_ARG,
+                "device %d has no training vertex: %lld are divided among %d devices, and its part "
+                "of the graph has none for it; use fewer devices or more training vertices",
+                d, (long long)c->ntrain, s->devices);
+        largest = pst_max_i64(largest, n);
+    }
+    s->steps = c->batch > 0 ? (largest + c->batch - 1) / c->batch : c->batches;
+    s->batch_max = (largest + s->steps - 1) / s->steps;
+    return PST_OK;
+}
+
+static pst_rc divide_globally(struct pst_legion_shares *s, const struct pst_legion_shares_config *c)
+{
+    const int64_t share = (s->n + s->devices - 1) / s->devices;
+    memcpy(s->ids, c->train, (size_t)s->n * sizeof *s->ids);
+    s->steps = c->batch > 0 ? (share + c->batch - 1) / c->batch : c->batches;
+    const int64_t batches = s->steps * s->devices;
+    if (s->n < batches)
+        return pst_fail(
+            PST_E_ARG,
+            "%lld training vertices are fewer than the %lld batches of an epoch (%d devices); use "
+            "fewer devices, fewer batches or more training vertices",
+            (long long)s->n, (long long)batches, s->devices);
+    s->batch_max = (s->n + batches - 1) / batches;
+    return PST_OK;
+}
+
+pst_rc pst_legion_shares_init(struct pst_legion_shares *s, const struct pst_legion_shares_config *c)
+{
+    assert(c->devices >= 1 && c->devices <= PST_CLIQUES_MAX && (c->batch > 0) != (c->batches > 0));
+    *s = (struct pst_legion_shares){
+        .global = c->part == NULL, .devices = c->devices, .n = c->ntrain, .seed = c->seed, .order_epoch = -1};
+    s->ids = malloc((size_t)s->n * sizeof *s->ids + 1);
+    s->order = malloc((size_t)s->n * sizeof *s->order + 1);
+    pst_rc rc =
+        s->ids != NULL && s->order != NULL
+            ? PST_OK
+            : pst_fail(PST_E_NOMEM, "out of memory: cannot divide %lld training vertices", (long long)s->n);
+    if (rc == PST_OK)
+        rc = s->global ? divide_globally(s, c) : divide_locally(s, c);
+    if (rc != PST_OK)
+        pst_legion_shares_release(s);
+    return rc;
+}
+
+void pst_legion_shares_release(struct pst_legion_shares *s)
+{
+    free(s->ids);
+    free(s->order);
+    s->ids = s->order = NULL;
+}
+
+/* Each device that shuffles its own share has its own permutations. */
+static void shuffle(struct pst_legion_shares *s, int device, int64_t epoch, int64_t n)
+{
+    if (s->order_epoch == epoch && s->order_device == device)
+        return;
+    const struct pst_rng_stream own = pst_rng_stream_of(PST_RNG_SHUFFLE, s->seed, 0, (uint64_t)device, 1);
+    const uint64_t seed = s->global ? s->seed : (uint64_t)own.key[0] << 32 | own.key[1];
+    pst_k_shuffle(NULL, seed, (uint64_t)epoch, s->order, n);
+    s->order_epoch = epoch;
+    s->order_device = device;
+}
+
+int64_t pst_legion_shares_batch(struct pst_legion_shares *s, int device, int64_t epoch, int64_t step,
+                                int64_t *out)
+{
+    const int64_t first = s->global ? 0 : s->begin[device];
+    const int64_t n = s->global ? s->n : s->begin[device + 1] - first;
+    const int64_t pieces = s->global ? s->steps * s->devices : s->steps;
+    const int64_t piece = s->global ? step * s->devices + device : step;
+    const int64_t from = n * piece / pieces, to = n * (piece + 1) / pieces;
+    shuffle(s, s->global ? 0 : device, epoch, n);
+    for (int64_t i = from; i < to; i++)
+        out[i - from] = s->ids[first + s->order[i]];
+    return to - from;
+}
