@@ -270,7 +270,7 @@ def layout_of_ogb():
         cases = [({"raw__edge": "0,1\n0,2\n"}, "expected 3 edges, found 2"), ({"raw__edge": "0,1\n0,2\n3,4\n"}, "edge.csv.gz:3"),
                  ({"raw__node-feat": "1,2\n3,4\n"}, "truncated"), ({"raw__node-feat": "1,2\n3\n5,6\n7,8\n"}, "node-feat.csv.gz:2"),
                  ({"raw__node-feat": "1,2\n3,nan\n5,6\n7,8\n"}, "node-feat.csv.gz:2: byte 3: expected a finite"),
-                 ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: expected 4 lines, found more"),
+                 ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: expected 4 lines, but the file has more"),
                  ({"split__time__train": "0\n4\n"}, "train.csv.gz:2: byte 1: expected an integer from 0 to 3"),
                  ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "choose one with --split")]
         for changed, expect in cases:
@@ -409,7 +409,7 @@ def there_and_back():
         s.get("csv", s.path("c/edges.csv"), "--ids", "strings", "--header", "yes")
         s.put("t/train.txt", "a\tr,1\tb\nb\tq\ta\n")
         r = s.get("triples", s.path("t"), "--memory", "4MiB", code=None)
-        assert r.returncode and "--memory: this import needs at least 7 MiB, found 4.0 MiB" in r.stderr, r.stderr
+        assert r.returncode and "--memory: this import needs at least 7 MiB of memory, found 4.0 MiB" in r.stderr, r.stderr
         s.get("triples", s.path("t"))
         command("export", s.path("out"), s.path("k"), "--format", "csv", "--quiet")
         with open(os.path.join(s.path("k"), "edges.csv")) as f:

@@ -203,7 +203,7 @@ def csr(edges=EDGES, n=4):
 
 ARCHIVE = "expected a zip archive (.npz)"
 NPZ = csr, {
-    "truncated": Cell(cut("g.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with CRC"),
+    "truncated": Cell(cut("g.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with the checksum"),
     "mis-shaped": Cell(put("g.npz", npz(indptr=np.array([0, 1]), indices=np.array([1]), shape=np.array([4, 4]))), expect="indptr: expected 5 entries, found 2"),
     "mis-typed": Cell(put("g.npz", npz(indptr=np.arange(5.), indices=np.arange(4), shape=np.array([4, 4]))), expect="indptr: expected integers (int8 to int64, uint8 to uint32), found float64"),
     "empty": Cell(put("g.npz", b""), expect=ARCHIVE), "non-utf-8": no("names in it are fixed"),
@@ -239,7 +239,7 @@ def ogb_members(**change):
 
 
 OGB_NPZ = ogb_npz, {
-    "truncated": Cell(cut("g/raw/data.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g/raw/data.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with CRC"),
+    "truncated": Cell(cut("g/raw/data.npz", 30), expect=ARCHIVE), "corrupted": Cell(sub("g/raw/data.npz", b"\x93NUMPY", b"\x93NUMPX"), expect="with the checksum"),
     "mis-shaped": Cell(ogb_members(edge_index=np.array(EDGES)), expect="OGB stores edges in shape 2xE"),
     "mis-typed": Cell(ogb_members(edge_index=np.array(EDGES).T.astype(np.float32)), expect="data.npz (edge_index.npy): expected integers (int8 to int64, uint8 to uint32), found float32"),
     "crlf": Cell(("g/raw/data.npz", lambda d: d.replace(b"\n", b"\r\n")), expect="data.npz: "), "bom": Cell(front("g/raw/data.npz", b"\xef\xbb\xbf"), expect="data.npz: "),

@@ -81,7 +81,7 @@ def tasks_of_ogb():
         assert s.array("negatives_val").tolist() == [[2, 2], [3, 0]] and s.array("edges_test").tolist() == [[0, 1], [3, 2]]
         assert s.array("negatives_test").tolist() == [[0, 2], [0, 3], [3, 0], [3, 1]]
         for value, expect in (({"edge": np.array([[0, 4]])}, "valid.pt (edge): target of edge 0: expected 0 to 3, found 4"),
-                              ({"edge": np.array([0, 1])}, "valid.pt (edge): expected shape (n, 2)"), ({"x": 1}, "valid.pt: expected edge, or source_node"),
+                              ({"edge": np.array([0, 1])}, "valid.pt (edge): expected shape (n, 2)"), ({"x": 1}, "valid.pt: expected the keys edge, or source_node"),
                               ({"edge": np.array([[0., 1.]])}, "edge: expected integers (int8 to int64, uint8 to uint32), found float64")):
             torch_file(s.path("o/split/target/valid.pt"), value)
             r = s.get("ogb", s.path("o"), code=2)

@@ -102,7 +102,7 @@ def refused_by_name():
         for text in "edge_index.npy, x.npy", "adj_indptr", "save_npz", "row, col":
             assert text in r.stderr, (text, r.stderr)
         bad = [({"format": np.array(7)}, "expected the name of a sparse format"), ({"shape": np.array([N, 6])}, "square"),
-               ({"data": np.ones(3)}, "data: expected 5 entries"), ({"indices": np.array([0, 1, 2, 3, 7])}, "entry 4: expected 0 to 4, found 7"),
+               ({"data": np.ones(3)}, "data: expected an array of 5 entries"), ({"indices": np.array([0, 1, 2, 3, 7])}, "entry 4: expected 0 to 4, found 7"),
                ({"indptr": np.arange(4)}, "indptr: expected 6 entries, found 4"), ({"data": np.ones(5, complex)}, "member data.npy")]
         for changed, expect in bad:
             np.savez(s.path("g.npz"), **(saved("csc", WEIGHTED) | changed))

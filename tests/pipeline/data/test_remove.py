@@ -145,7 +145,7 @@ def what_is_no_dataset_is_left():
             assert f"contains '{name}', which dataset.json does not list" in r.stderr, r.stderr
             os.remove(os.path.join(data, name))
         os.mkdir(os.path.join(data, "more"))
-        assert "holds 'more'" in command("rm", data, code=2).stderr
+        assert "contains 'more'" in command("rm", data, code=2).stderr
         os.rmdir(os.path.join(data, "more"))
         assert everything(p) == before
         command("rm", data)

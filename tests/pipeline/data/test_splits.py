@@ -243,7 +243,7 @@ def a_pipeline_chooses_a_split():
         error = run(s, "--set", "params.split=b/1:val", code=2)
         assert 'no split "b/1:val"' in error and "penstock split" in error, error
         error = run(s, "--set", "stages.sampler.params.split=b/1", "--set", "stages.planner.params.split=b/1", code=2)
-        assert "\" differs from the split \"" in error, error
+        assert "\", but another stage has the split \"" in error, error
 
 
 main()
