@@ -272,7 +272,7 @@ def layout_of_ogb():
                  ({"raw__node-feat": "1,2\n3,nan\n5,6\n7,8\n"}, "node-feat.csv.gz:2: byte 3: expected a finite"),
                  ({"raw__node-label": "1\n0\n0\n0\n0\n"}, "node-label.csv.gz:5: expected 4 lines, but the file has more"),
                  ({"split__time__train": "0\n4\n"}, "train.csv.gz:2: byte 1: expected an integer from 0 to 3"),
-                 ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "choose one with --split")]
+                 ({"split__time__test": "3\n"}, "already in train"), ({"split__other__train": "0\n"}, "choose one of the splits with --split")]
         for changed, expect in cases:
             r = s.get("ogb", ogb(s, **changed), code=2)
             assert expect in r.stderr, (expect, r.stderr)

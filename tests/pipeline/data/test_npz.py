@@ -108,7 +108,7 @@ def refused_by_name():
             np.savez(s.path("g.npz"), **(saved("csc", WEIGHTED) | changed))
             assert expect in (r := s.get("npz", s.path("g.npz"), code=2)).stderr, (expect, r.stderr)
         np.savez(s.path("g.npz"), **(saved("coo", WEIGHTED) | {"col": np.array([0, 1])}))
-        assert "col: expected 5 entries" in s.get("npz", s.path("g.npz"), code=2).stderr
+        assert "col: expected an array of 5 entries" in s.get("npz", s.path("g.npz"), code=2).stderr
 
 
 main()
