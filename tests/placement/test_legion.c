@@ -268,7 +268,7 @@ static void topogpu_needs_room(void **state)
     const uint64_t lists = (uint64_t)graph.edges * 4 + VERTICES * 8;
     c.cache_bytes = lists - 1;
     assert_int_equal(pst_legion_init(&l, &c), PST_E_ARG);
-    assert_non_null(strstr(pst_error_text(), "topogpu: all lists take"));
+    assert_non_null(strstr(pst_error_text(), "topogpu: all lists of neighbours take"));
     c.cache_bytes = lists + 10;
     assert_int_equal(pst_legion_init(&l, &c), PST_OK);
     int64_t rows = 0;

@@ -12,10 +12,10 @@ pst_rc pst_legion_reader_init(struct pst_legion_reader *r, const struct pst_legi
     int64_t edges = 1;
     *r = (struct pst_legion_reader){.source = s};
     if (s->algorithm->algorithm->pick == NULL)
-        return pst_fail(
-            PST_E_UNSUPPORTED,
-            "the sampling algorithm %s does not say which entries of a list it reads; use uniform",
-            s->algorithm->algorithm->name);
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "the sampling algorithm %s does not say which entries of a list of neighbours it "
+                        "reads; use uniform",
+                        s->algorithm->algorithm->name);
     pst_sampling_size_bound(&bound, s->algorithm, s->graph, s->fanout, s->hops, s->shares->batch_max);
     for (int h = 0; h < s->hops; h++)
         edges = pst_max_i64(edges, bound.edges[h]);

@@ -268,11 +268,10 @@ static pst_rc keep_all_lists(struct pst_legion *l)
     const uint64_t bytes =
         (uint64_t)g->edges * (uint64_t)g->index_bytes + (uint64_t)g->vertices * sizeof *g->indptr;
     if (bytes > l->config.cache_bytes)
-        return pst_fail(
-            PST_E_ARG,
-            "topogpu: all lists take %llu bytes, but the cache of a device has %llu; use a larger "
-            "cache or another policy",
-            (unsigned long long)bytes, (unsigned long long)l->config.cache_bytes);
+        return pst_fail(PST_E_ARG,
+                        "topogpu: all lists of neighbours take %llu bytes, but the cache of a device has "
+                        "%llu; use a larger cache or another policy",
+                        (unsigned long long)bytes, (unsigned long long)l->config.cache_bytes);
     l->config.cache_bytes -= bytes;
     l->placement.lists_everywhere = true;
     return PST_OK;

@@ -43,8 +43,8 @@ static pst_rc divide_locally(struct pst_legion_shares *s, const struct pst_legio
         if (n == 0)
             return pst_fail(
                 PST_E_ARG,
-                "device %d has no training vertex: %lld are divided among %d devices, and its part "
-                "of the graph has none for it; use fewer devices or more training vertices",
+                "device %d has no training vertex: %lld are divided among %d devices, and the part of the "
+                "graph of this device contains none; use fewer devices or more training vertices",
                 d, (long long)c->ntrain, s->devices);
         largest = pst_max_i64(largest, n);
     }

@@ -104,7 +104,7 @@ def tables_for_people():
         text = command("caches", w.graph, *machine, "--cache", "64K", "--batches", 2, "--policy", "legion").stdout
         assert "rows that a device reads (down)" in text and "\nchosen: " in text and "\n  0.50 " in text, text
         text = command("caches", w.graph, *machine, "--cache", "64K", "--batches", 2).stdout
-        assert "topogpu       left out: topogpu: all lists take" in text, text
+        assert "topogpu       left out: topogpu: all lists of neighbours take" in text, text
         again = command("caches", w.graph, *machine, "--cache", "64K", "--batches", 2).stdout
         assert text == again
 

@@ -188,7 +188,7 @@ def killed_again_and_again():
             assert r.returncode == 0 and "is already complete: the same command made it" in r.stdout, r  # as if killed after its last step
         os.utime(source)  # the last one's
         r = subprocess.run(argv(kind, source, to, *args, "--resume"), capture_output=True, text=True)
-        assert r.returncode == 2 and "its source files have changed since" in r.stderr, r
+        assert r.returncode == 2 and "the source files have changed since" in r.stderr, r
 
 
 @test
