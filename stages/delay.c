@@ -41,7 +41,7 @@ static pst_rc keep(struct pst_stage *self, struct state *s, const struct pst_fra
     if (s->n == s->room)
         return pst_fail(PST_E_PEER,
                         "batch %" PRIu64 " came while %u frames were delayed, which is the limit; expected "
-                                         "at most %d parts of each slot at once",
+                        "at most %d parts of each slot at once",
                         frame->batch, s->n, PARTS_MAX);
     s->queue[(s->first + s->n++) % s->room] =
         (struct late){*frame, pst_now() + (double)s->delay_us / US_PER_S};

@@ -120,7 +120,7 @@ pst_rc pst_relations_table_take(struct pst_relations_table *t, const struct pst_
         if (list[i] >= t->rows || (i > 0 && list[i] <= list[i - 1]))
             return pst_fail(PST_E_PEER,
                             "batch %" PRIu64 " came back with a damaged list of relations: entry %u is %u; "
-                                             "expected relations from 0 to %" PRId64 " in ascending order",
+                            "expected relations from 0 to %" PRId64 " in ascending order",
                             b->batch, i, list[i], t->rows - 1);
     pst_relations_table_update(t, list, b->relation_rows, pst_row_batch_at(slot, b->relation_grads_at), true,
                                rate, step);
