@@ -43,7 +43,7 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
     if (w->n == w->room)
         return pst_fail(PST_E_PEER,
                         "batch %" PRIu64 ": %u frames of this input wait for frames of the other input, "
-                                         "which is the limit: link both inputs to the same sampler",
+                        "which is the limit: link both inputs to the same sampler",
                         event->frame->batch, w->n);
     w->frame[(w->first + w->n++) % w->room] = *event->frame;
     return PST_OK;
