@@ -120,8 +120,8 @@ static pst_rc take_home(struct pst_vectors_mover *m, const struct pst_credit *cr
     if (!slot)
         return PST_E_STATE;
     if (m->n == 0 || move->home == move->sent)
-        return pst_fail(PST_E_PEER, "the disk stage returned a slot that this stage had not sent with a "
-                                    "piece of a partition: link the port parts only to a disk stage");
+        return pst_fail(PST_E_PEER, "the port \"parts\" received a slot that this stage had not sent: link "
+                                    "it to a disk stage, and the disk stage's output only to this stage");
     if (!credit->dirty)
         return pst_fail(PST_E_PEER,
                         "a piece of partition %d came back, but no stage has read or written it: link the "
