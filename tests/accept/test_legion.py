@@ -12,6 +12,9 @@ BATCHES, ROW_BYTES = 64, 512  # batches of all devices together
 EXPECTED = {"quads": {"gnnlab": .232, "pagraph-plus": .486, "quiver": .543, "legion": .714},
             "pairs": {"gnnlab": .232, "pagraph-plus": .486, "quiver": .358, "legion": .614},
             "one clique": {"gnnlab": .232, "pagraph-plus": .486, "quiver": .776, "legion": .776}}
+# Rows from the host to the busiest device, at most, over the least of the other policies. With pairs, five seeds give .76 to
+# .87.
+LARGEST = {"quads": .8, "pairs": .83}
 GRAPHS = ("ogbn_arxiv", "dblp_2010", "cnr_2000", "soc_slashdot0902", "rmat")
 
 
@@ -56,8 +59,8 @@ def hit_rates():
                 legion, others = found["legion"], [r for policy, r in found.items() if policy != "legion"]
                 if machine == "quads":
                     assert legion["hit_rate_most"] - legion["hit_rate_least"] <= .03
-                if machine != "one clique":
-                    assert legion["rows_host_largest"] <= .8 * min(r["rows_host_largest"] for r in others) or machine == "pairs"
+                if machine in LARGEST:
+                    assert legion["rows_host_largest"] <= LARGEST[machine] * min(r["rows_host_largest"] for r in others)
                 else:
                     assert abs(legion["hit_rate"] - found["quiver"]["hit_rate"]) <= .01
 

@@ -326,7 +326,9 @@ pst_rc pst_legion_init(struct pst_legion *l, const struct pst_legion_config *con
     assert(config->devices >= 1 && config->devices <= PST_CLIQUES_MAX && config->epochs >= 1 &&
            config->row_bytes > 0);
     find_groups(l);
-    pst_rc rc = divide(l);
+    pst_rc rc = pst_legion_check(config->graph);
+    if (rc == PST_OK)
+        rc = divide(l);
     l->source = (struct pst_legion_source){.graph = config->graph,
                                            .algorithm = config->algorithm,
                                            .hops = config->hops,
