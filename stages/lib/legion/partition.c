@@ -158,8 +158,9 @@ static pst_rc call_metis(struct undirected *u, const struct pst_legion_partition
     int sum = 0;
     for (int k = 0; k < p->parts; k++)
         sum += p->weight[k];
-    for (int k = 0; k < p->parts * CONSTRAINTS; k++)
-        share[k] = (real_t)p->weight[k / CONSTRAINTS] / (real_t)sum;
+    for (int k = 0; k < p->parts; k++)
+        for (int i = 0; i < CONSTRAINTS; i++)
+            share[CONSTRAINTS * k + i] = (real_t)p->weight[k] / (real_t)sum;
     (void)METIS_SetDefaultOptions(options);
     options[METIS_OPTION_SEED] = (idx_t)(p->seed & INT32_MAX);
     const int rc = METIS_PartGraphKway(&u->n, &constraints, u->at, u->to, u->weight, NULL, NULL, &parts,
