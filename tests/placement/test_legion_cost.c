@@ -91,17 +91,17 @@ static void edges_are_sampled(void **state)
 static void damage_is_told(void **state)
 {
     (void)state;
-    static int8_t part[VERTICES];
-    struct pst_legion_partition p = parts_of(2);
+    struct pst_legion l;
+    const struct pst_legion_config c = settings(PST_LEGION_PAGRAPH, 2, 1);
     const int32_t kept = indices[indptr[40]];
     indices[indptr[40]] = VERTICES;
-    assert_int_equal(pst_legion_partition(&p, part), PST_E_FORMAT);
+    assert_int_equal(pst_legion_init(&l, &c), PST_E_FORMAT);
     assert_non_null(
         strstr(pst_error_text(), "from vertex 3000 to vertex 40, but the graph has 3000 vertices"));
     indices[indptr[40]] = kept;
     const int64_t offset = indptr[41];
     indptr[41] = -1;
-    assert_int_equal(pst_legion_partition(&p, part), PST_E_FORMAT);
+    assert_int_equal(pst_legion_init(&l, &c), PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "indptr gives vertex 40"));
     indptr[41] = offset;
 }

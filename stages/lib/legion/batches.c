@@ -66,22 +66,6 @@ void pst_legion_reader_release(struct pst_legion_reader *r)
 
 /* ---- one batch ------------------------------------------------------------------------------------ */
 
-static pst_rc find_degrees(struct pst_legion_reader *r)
-{
-    const struct pst_csc *g = r->source->graph;
-    for (int64_t i = 0; i < r->n; i++) {
-        const int64_t v = r->vertices[i], begin = g->indptr[v], end = g->indptr[v + 1];
-        if (begin < 0 || end < begin || end > g->edges)
-            return pst_fail(
-                PST_E_FORMAT,
-                "indptr gives vertex %lld the edges %lld to %lld, but the graph has %lld; `penstock "
-                "verify` shows details",
-                (long long)v, (long long)begin, (long long)end, (long long)g->edges);
-        r->degrees[i] = end - begin;
-    }
-    return PST_OK;
-}
-
 static int by_number(const void *left, const void *right)
 {
     const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
@@ -125,7 +109,7 @@ static void take_drawn(struct pst_legion_reader *r)
 static pst_rc read_hop(struct pst_legion_reader *r, const struct pst_sample_key *key, int fanout)
 {
     const struct pst_sampling_opened *a = r->source->algorithm;
-    const int64_t before = r->n;
+    const int64_t before = r->n, *indptr = r->source->graph->indptr;
     const struct pst_sampling_pick pick = {.key = key,
                                            .fanout = fanout,
                                            .vertices = r->vertices,
@@ -134,9 +118,9 @@ static pst_rc read_hop(struct pst_legion_reader *r, const struct pst_sample_key 
                                            .indptr = r->indptr,
                                            .positions = r->positions,
                                            .capacity = r->expander.edges_max};
-    pst_rc rc = find_degrees(r);
-    if (rc == PST_OK)
-        rc = a->algorithm->pick(a->state, &pick);
+    for (int64_t i = 0; i < before; i++)
+        r->degrees[i] = indptr[r->vertices[i] + 1] - indptr[r->vertices[i]];
+    pst_rc rc = a->algorithm->pick(a->state, &pick);
     if (rc != PST_OK)
         return rc;
     for (int64_t i = 0; i < before; i++)

@@ -41,7 +41,7 @@ PST_API PST_MUST_USE pst_rc pst_legion_reader_init(struct pst_legion_reader *r,
                                                    const struct pst_legion_source *source);
 PST_API void pst_legion_reader_release(struct pst_legion_reader *r);
 
-/* Samples one batch. PST_E_FORMAT: the topology is damaged; the message names the vertex. */
+/* Samples one batch. */
 PST_API PST_MUST_USE pst_rc pst_legion_read_batch(struct pst_legion_reader *r, int device, int64_t epoch,
                                                   int64_t step);
 

@@ -23,7 +23,8 @@ static uint64_t lists_bytes(const struct pst_legion_cost *c, int i)
 
 static double row_lines(const struct pst_legion_cost *c)
 {
-    return (double)((c->row_bytes + c->line_bytes - 1) / c->line_bytes);
+    const uint64_t lines = (c->row_bytes + c->line_bytes - 1) / c->line_bytes;
+    return (double)lines;
 }
 
 /* The longest prefixes of the orders that fit. */

@@ -131,6 +131,7 @@ static void number(const struct pst_legion *l, uint64_t members, int8_t *at)
 static void stripe(const struct pst_cslp *c, const int64_t *order, int64_t n, int64_t rows, int8_t *at)
 {
     int64_t held[PST_CLIQUES_MAX] = {0};
+    assert(c->devices >= 1);
     for (int64_t i = 0; i < n; i++) {
         const int64_t d = order[i] % c->devices;
         if (held[d] < rows) {
@@ -326,7 +327,9 @@ pst_rc pst_legion_init(struct pst_legion *l, const struct pst_legion_config *con
     assert(config->devices >= 1 && config->devices <= PST_CLIQUES_MAX && config->epochs >= 1 &&
            config->row_bytes > 0);
     find_groups(l);
-    pst_rc rc = divide(l);
+    pst_rc rc = pst_legion_check(config->graph);
+    if (rc == PST_OK)
+        rc = divide(l);
     l->source = (struct pst_legion_source){.graph = config->graph,
                                            .algorithm = config->algorithm,
                                            .hops = config->hops,

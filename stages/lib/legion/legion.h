@@ -49,7 +49,8 @@ struct pst_legion {
     struct pst_legion_cost *cost; /* of each group, if alpha was searched; else NULL */
 };
 
-/* PST_E_ARG: the policy cannot be had with these settings; the message says why. Errors of the parts. */
+/* PST_E_ARG: the policy cannot be had with these settings; the message says why. PST_E_FORMAT: the
+ * topology is damaged; the message names the vertex. Errors of the parts. */
 PST_API PST_MUST_USE pst_rc pst_legion_init(struct pst_legion *l, const struct pst_legion_config *config);
 PST_API void pst_legion_release(struct pst_legion *l);
 

@@ -31,7 +31,7 @@ static int64_t entry(const struct pst_csc *g, int64_t e)
     return g->index_bytes == 4 ? ((const int32_t *)g->indices)[e] : ((const int64_t *)g->indices)[e];
 }
 
-static pst_rc check(const struct pst_csc *g)
+pst_rc pst_legion_check(const struct pst_csc *g)
 {
     for (int64_t v = 0; v < g->vertices; v++) {
         const int64_t begin = g->indptr[v], end = g->indptr[v + 1];
@@ -158,8 +158,9 @@ static pst_rc call_metis(struct undirected *u, const struct pst_legion_partition
     int sum = 0;
     for (int k = 0; k < p->parts; k++)
         sum += p->weight[k];
-    for (int k = 0; k < p->parts * CONSTRAINTS; k++)
-        share[k] = (real_t)p->weight[k / CONSTRAINTS] / (real_t)sum;
+    for (int k = 0; k < p->parts; k++)
+        for (int i = 0; i < CONSTRAINTS; i++)
+            share[CONSTRAINTS * k + i] = (real_t)p->weight[k] / (real_t)sum;
     (void)METIS_SetDefaultOptions(options);
     options[METIS_OPTION_SEED] = (idx_t)(p->seed & INT32_MAX);
     const int rc = METIS_PartGraphKway(&u->n, &constraints, u->at, u->to, u->weight, NULL, NULL, &parts,
@@ -194,9 +195,7 @@ pst_rc pst_legion_partition(struct pst_legion_partition *p, int8_t *part)
     if (n >= PST_LEGION_ENTRIES_MAX)
         return pst_fail(PST_E_LIMIT, "METIS cannot partition %lld vertices; expected fewer than %lld",
                         (long long)n, (long long)PST_LEGION_ENTRIES_MAX);
-    pst_rc rc = check(p->graph);
-    if (rc == PST_OK)
-        rc = make(&u, p);
+    pst_rc rc = make(&u, p);
     if (rc == PST_OK)
         rc = call_metis(&u, p);
     if (rc == PST_OK) {

@@ -29,9 +29,13 @@ struct pst_legion_partition {
     int64_t cut_edges; /* of all edges of the graph, those between two parts */
 };
 
+/* Reads the whole topology. PST_E_FORMAT: it is damaged; the message names the vertex. The other functions of
+ * this room expect a graph that was checked. */
+PST_API PST_MUST_USE pst_rc pst_legion_check(const struct pst_csc *graph);
+
 /* part[v] becomes the part of vertex v, 0 to parts - 1. Both the vertices and the training vertices of all
- * parts are balanced (METIS allows 3 %). Equal input gives equal parts. PST_E_FORMAT: the topology is
- * damaged; the message names the vertex. PST_E_LIMIT: METIS cannot count the vertices. PST_E_NOMEM. */
+ * parts are balanced (METIS allows 3 %). Equal input gives equal parts. PST_E_LIMIT: METIS cannot count the
+ * vertices. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_legion_partition(struct pst_legion_partition *p, int8_t *part);
 
 PST_END_DECLS

@@ -27,7 +27,8 @@ void pst_legion_traffic_of(const struct pst_legion_placement *p, const struct ps
     const int64_t group = p->group_of[device] * p->vertices, from = device * p->vertices;
     *t = (struct pst_legion_traffic){.rows_host = 0};
     for (int64_t v = 0; v < p->vertices; v++) {
-        const int rows = p->rows[group + v], lists = p->lists_everywhere ? device : p->lists[group + v];
+        const int8_t rows = p->rows[group + v],
+                     lists = p->lists_everywhere ? (int8_t)device : p->lists[group + v];
         *(rows >= 0 ? &t->rows[rows] : &t->rows_host) += c->rows[from + v];
         *(lists >= 0 ? &t->edges[lists] : &t->edges_host) += c->edges[from + v];
         t->lines_host += lists >= 0 ? 0 : c->lines[from + v];
