@@ -53,6 +53,7 @@ static const struct {
     {"tpc", cmd_tpc, "predict throughput per cost with other hardware"},
     {"experiment", cmd_experiment, "measure a paper's figures again"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
+    {"runs", cmd_runs, "list runs"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},
 };
