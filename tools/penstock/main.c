@@ -32,6 +32,7 @@ static const struct {
     {"order", cmd_order, "find the order in which partitions of embeddings are loaded"},
     {"graph", cmd_graph, "draw a pipeline (Mermaid)"},
     {"stages", cmd_stages, "list the installed stages, or describe one"},
+    {"schema", cmd_schema, "print a JSON Schema of pipeline files, for editors"},
     {"gen", cmd_gen, "generate a dataset"},
     {"import", cmd_import, "import a dataset"},
     {"split", cmd_split, "make or replace a dataset's splits"},

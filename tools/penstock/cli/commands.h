@@ -35,6 +35,7 @@ int cmd_neighbours(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_runs(int argc, char **argv);
+int cmd_schema(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_gc(int argc, char **argv);
 
