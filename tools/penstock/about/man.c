@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/error.h"
 #include "common/util/file.h"
@@ -181,16 +182,22 @@ int cmd_man(int argc, char **argv)
         "usage: penstock man DIR\n"
         "Writes the manual pages to the directory DIR: penstock.1, and one for each command. They "
         "say what\n--help says. `make install` does this.\n";
-    const bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc != 2 || help) {
-        fprintf(help ? stdout : stderr, "%s", usage);
-        return help ? 0 : 2;
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    struct stat st;
+    optind = 1;
+    const int c = getopt_long(argc, argv, "h", options, NULL);
+    if (c != -1 || optind != argc - 1) {
+        fprintf(c == 'h' ? stdout : stderr, "%s", usage);
+        return c == 'h' ? 0 : 2;
     }
+    const char *dir = argv[optind];
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+        return command_result("man", pst_fail(PST_E_ARG, "%s: expected a directory", dir));
     size_t n;
     const struct command *table = command_table(&n);
-    pst_rc rc = write_page(argv[1], NULL);
+    pst_rc rc = write_page(dir, NULL);
     for (size_t i = 0; i < n && rc == PST_OK; i++)
         if (table[i].help != NULL)
-            rc = write_page(argv[1], &table[i]);
+            rc = write_page(dir, &table[i]);
     return command_result("man", rc);
 }

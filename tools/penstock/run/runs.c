@@ -145,23 +145,28 @@ static const char *text(const json_t *row, const char *key)
     return value ? value : "-";
 }
 
+struct row {
+    const json_t *json;
+};
+
 static int by_start(const void *a, const void *b)
 {
-    const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    const json_t *x = ((const struct row *)a)->json, *y = ((const struct row *)b)->json;
     const int order = strcmp(text(x, "started"), text(y, "started"));
     return order ? order : strcmp(text(x, "run"), text(y, "run"));
 }
 
-static json_t *sorted(json_t *rows)
+static json_t *sorted(const json_t *rows)
 {
     const size_t n = json_array_size(rows);
-    json_t **list = calloc(n + 1, sizeof *list), *out = json_array();
+    struct row *list = calloc(n + 1, sizeof *list);
+    json_t *out = json_array();
     for (size_t i = 0; i < n && list; i++)
-        list[i] = json_array_get(rows, i);
+        list[i].json = json_array_get(rows, i);
     if (list)
         qsort(list, n, sizeof *list, by_start);
     for (size_t i = 0; i < n && list; i++)
-        (void)json_array_append(out, list[i]);
+        (void)json_array_append(out, (json_t *)(uintptr_t)list[i].json);
     free(list);
     return out;
 }
