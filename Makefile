@@ -290,28 +290,32 @@ lint: deps-test
 public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/array_id.h common/store/store.h common/util/rng.h \
   kernels/twin.h stages/lib/device/device.h stages/lib/sampling/sampling.h stages/lib/sampling/fill_device.h
 public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | grep -oE '[a-z0-9_/]+\.h' | sort -u)
-share := $(DESTDIR)$(PREFIX)/share
-.PHONY: install
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/penstock/stages $(share)/penstock/pipelines/settings/gcn $(share)/penstock/pipelines/settings/gat $(share)/penstock/pipelines/settings/marius $(share)/pkgconfig
-	install -m755 $(BUILD)/bin/penstock* $(DESTDIR)$(PREFIX)/bin
-	install -m755 $(libs) $(cuda_so) $(DESTDIR)$(PREFIX)/lib
-	install -m755 $(stage_so) $(DESTDIR)$(PREFIX)/lib/penstock/stages
-	for h in $(public_headers); do install -D -m644 $$h $(DESTDIR)$(PREFIX)/include/penstock/$$h; done
-	install -m644 pipelines/*.json $(share)/penstock/pipelines
-	install -m644 pipelines/settings/*.json $(share)/penstock/pipelines/settings
-	install -m644 pipelines/settings/gcn/*.json $(share)/penstock/pipelines/settings/gcn
-	install -m644 pipelines/settings/gat/*.json $(share)/penstock/pipelines/settings/gat
-	install -m644 pipelines/settings/marius/*.json $(share)/penstock/pipelines/settings/marius
-	install -d $(share)/penstock/python/penstock/figures
-	install -m644 tools/python/penstock/*.py $(share)/penstock/python/penstock
-	install -m755 tools/python/penstock/attach.py $(share)/penstock/python/penstock
-	install -d $(share)/penstock/stages/examples
-	install -m755 stages/examples/*.py $(share)/penstock/stages/examples
-	install -m644 tools/python/penstock/figures/*.py $(share)/penstock/python/penstock/figures
-	printf '%s\n' 'prefix=$(PREFIX)' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
+# `make install` makes the tree of files below $(BUILD), and copies it. The list of what was new is for `make uninstall`.
+tree := $(BUILD)/tree-$(shell echo $$PPID)# of this make, as others may run
+share := $(tree)/share
+installed := share/penstock/installed
+.PHONY: tree install uninstall
+tree: all
+	rm -rf $(tree)
+	install -d $(tree)/bin $(tree)/lib/penstock/stages $(share)/pkgconfig $(share)/man/man1
+	install -m755 $(BUILD)/bin/penstock $(helpers) $(tree)/bin
+	install -m755 $(libs) $(cuda_so) $(tree)/lib
+	install -m755 $(stage_so) $(tree)/lib/penstock/stages
+	for h in $(public_headers); do install -D -m644 $$h $(tree)/include/penstock/$$h; done
+	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py') stages/examples/*.py; do \
+	  install -D -m$$([ -x $$f ] && echo 755 || echo 644) $$f $(share)/penstock/$${f#tools/}; done
+	install -D -m644 tools/penstock/about/completion.bash $(share)/bash-completion/completions/penstock
+	install -D -m644 tools/penstock/about/completion.zsh $(share)/zsh/site-functions/_penstock
+	install -D -m644 tools/penstock/about/completion.fish $(share)/fish/vendor_completions.d/penstock.fish
+	$(BUILD)/bin/penstock man $(share)/man/man1
+	printf '%s\n' 'prefix=$${pcfiledir}/../..' 'Name: penstock' 'Description: out-of-core graph learning: the stage SDK' \
 	  'Version: $(version)' 'Cflags: -I$${prefix}/include -I$${prefix}/include/penstock -I$${prefix}/include/penstock/common' \
 	  'Libs: -L$${prefix}/lib -lpenstock-stages -lpenstock -lpenstock-cpu' >$(share)/pkgconfig/penstock.pc
+install: tree
+	tools/install-tree install $(tree) $(DESTDIR)$(PREFIX) $(installed)
+	rm -rf $(tree)
+uninstall:
+	tools/install-tree uninstall $(DESTDIR)$(PREFIX) $(installed)
 
 .PHONY: clean help
 clean:
@@ -329,7 +333,7 @@ help:
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'
-	@echo 'make install PREFIX=DIR'
+	@echo 'make install PREFIX=DIR   make uninstall PREFIX=DIR'
 	@echo 'make format lint clean'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -25,6 +25,8 @@ pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path)
             settle_stage(stage, &pl->stages[s]);
     }
     (void)json_object_set_new(root, "name", json_string(pl->name));
+    (void)json_object_set_new(root, "seed", json_integer((json_int_t)pl->seed));
+    (void)json_object_set_new(root, "epochs", json_integer(pl->epochs));
     if (pl->dataset[0])
         (void)json_object_set_new(root, "dataset", json_string(pl->dataset));
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;

@@ -11,8 +11,6 @@
 #include "common/ipc/bus.h"
 #include "common/ipc/gpus.h"
 
-#define BUS_DILATE_MAX 1e6
-
 #define HELP_MAX 2048
 
 /* ---- members of objects ---------------------------------------------------------------------- */
@@ -212,8 +210,9 @@ static void load_bus(struct pst_pipeline_loading *ld)
     const double rate = bus_number(ld, bus, "bytes_per_s", 0), dilate = bus_number(ld, bus, "dilate", 1);
     if (isnan(rate) || isnan(dilate))
         return;
-    if (!(dilate >= 1 && dilate <= BUS_DILATE_MAX))
-        pst_pipeline_error(ld, "bus.dilate", "expected 1 to %g, found %g", BUS_DILATE_MAX, dilate);
+    if (!(dilate >= 1 && dilate <= PST_PIPELINE_BUS_DILATE_MAX))
+        pst_pipeline_error(ld, "bus.dilate", "expected 1 to %g, found %g", PST_PIPELINE_BUS_DILATE_MAX,
+                           dilate);
     else if (!(rate / dilate >= PST_BUS_RATE_MIN && rate <= PST_BUS_RATE_MAX))
         pst_pipeline_error(ld, "bus.bytes_per_s", "expected %g to %g (at least %g times dilate), found %g",
                            PST_BUS_RATE_MIN * dilate, PST_BUS_RATE_MAX, PST_BUS_RATE_MIN, rate);
@@ -225,20 +224,21 @@ static void load_bus(struct pst_pipeline_loading *ld)
 
 static void load_head(struct pst_pipeline_loading *ld)
 {
-    static const char *const keys[] = {"penstock", "name", "help",   "dataset", "seed",   "epochs",
-                                       "overlap",  "bus",  "params", "place",   "stages", "links"};
+    static const char *const keys[] = {"$schema", "penstock", "name",   "help",  "dataset", "seed", "epochs",
+                                       "overlap", "bus",      "params", "place", "stages",  "links"};
     struct pst_pipeline *pl = ld->pl;
     json_t *root = pl->doc.root;
-    char help[HELP_MAX];
+    char help[HELP_MAX], schema[PST_PATH_MAX];
     pst_pipeline_check_keys(ld, root, "", keys, sizeof keys / sizeof keys[0]);
     if (!json_object_get(root, "penstock"))
         pst_pipeline_error(ld, "", "\"penstock\" is missing: set it to 1, the version of the file format");
     (void)pst_pipeline_get_int(ld, root, "", "penstock", 1, 1, 1);
     load_name(ld);
+    (void)pst_pipeline_get_string(ld, root, "", "$schema", schema, sizeof schema); /* for editors */
     (void)pst_pipeline_get_string(ld, root, "", "help", help, sizeof help);
     (void)pst_pipeline_get_string(ld, root, "", "dataset", pl->dataset, sizeof pl->dataset);
     pl->seed = (uint64_t)pst_pipeline_get_int(ld, root, "", "seed", 1, 0, INT64_MAX);
-    pl->epochs = pst_pipeline_get_int(ld, root, "", "epochs", 1, 1, 1000000);
+    pl->epochs = pst_pipeline_get_int(ld, root, "", "epochs", 1, 1, PST_PIPELINE_EPOCHS_MAX);
     load_overlap(ld);
     load_bus(ld);
     load_device(ld);

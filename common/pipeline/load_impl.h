@@ -4,6 +4,8 @@
 
 #include "common/pipeline/pipeline.h"
 
+#define PST_PIPELINE_EPOCHS_MAX 1000000
+#define PST_PIPELINE_BUS_DILATE_MAX 1e6
 #define PST_PIPELINE_HINT_MAX 128 /* bytes of "; did you mean NAME?" */
 
 struct pst_pipeline_loading {

@@ -67,8 +67,9 @@ PST_API bool pst_pipeline_load(struct pst_pipeline *pl, const char *file,
                                const struct pst_pipeline_options *options, struct pst_diag *diag);
 PST_API void pst_pipeline_release(struct pst_pipeline *pl);
 
-/* Writes the pipeline as one file, with its overlays and --set merged. The paths of the dataset and of stages
- * become absolute; paths in parameters stay as they are. PST_E_IO: it cannot be written. */
+/* Writes the pipeline as one file, with its overlays and --set merged, and with its seed and epochs. The
+ * paths of the dataset and of stages become absolute; paths in parameters stay as they are. PST_E_IO: it
+ * cannot be written. */
 PST_API PST_MUST_USE pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path);
 
 /* The index of a stage; -1: there is none of this name. */

@@ -34,9 +34,10 @@ static void sum_into(json_t *to, const json_t *data)
 /* What the supervisor says itself, whatever a stage may report. */
 static bool is_reserved(const char *key)
 {
-    static const char *const keys[] = {"status",   "pipeline", "seed",      "run_dir", "dataset",
-                                       "stages",   "gpus",     "processes", "phases",  "bound_by",
-                                       "failures", "verdict",  "bus"};
+    static const char *const keys[] = {"status",   "pipeline", "seed",      "run_dir",   "dataset",
+                                       "stages",   "gpus",     "processes", "phases",    "bound_by",
+                                       "failures", "verdict",  "bus",       "schema",    "version",
+                                       "commit",   "started",  "command",   "directory", "host"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;
@@ -95,8 +96,7 @@ void pst_report_stage(json_t *report, const char *name, const char *device, cons
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 
-/* A message may have been cut within a character, or quote bytes that are not UTF-8: those become '?'. */
-static json_t *text_json(const char *text)
+json_t *pst_report_text(const char *text)
 {
     json_t *j = json_string(text);
     char *plain = j ? NULL : strdup(text);
@@ -112,7 +112,7 @@ static json_t *text_json(const char *text)
 void pst_report_failure(json_t *report, const char *stage, const char *text)
 {
     (void)json_array_append_new(json_object_get(report, "failures"),
-                                json_pack("{ss so}", "stage", stage, "text", text_json(text)));
+                                json_pack("{ss so}", "stage", stage, "text", pst_report_text(text)));
 }
 
 static double num(const json_t *object, const char *key)
@@ -166,7 +166,7 @@ void pst_report_gpus(json_t *report, int procs, const char *why)
 
 void pst_report_no_events(json_t *report, const char *why)
 {
-    (void)json_object_set_new(json_object_get(report, "gpus"), "no_events", text_json(why));
+    (void)json_object_set_new(json_object_get(report, "gpus"), "no_events", pst_report_text(why));
 }
 
 void pst_report_phases(json_t *report, double launched, double planned, double started, double ended)

@@ -9,6 +9,10 @@
 
 #include "common/run/bound.h"
 
+#define PST_REPORT_SCHEMA 1 /* changes if a field changes its meaning or is removed */
+
+struct pst_pipeline;
+
 json_t *pst_report_new(void);
 /* Section "epochs" appends a row, "result" sets fields of the top level, any other is summed number by
  * number. Returns NULL, or the field that a stage may not report, because the runtime or another section has
@@ -34,6 +38,18 @@ void pst_report_bound(json_t *report, const char *const *names, struct pst_run_p
                       double span_s);
 /* The pipeline's bus, what was read over it from CPU memory, and what drives moved over it. */
 void pst_report_bus(json_t *report, double bytes_per_s, double dilate, uint64_t bytes, uint64_t drive_bytes);
+
+/* What the run is: version and commit (may be empty) of the program, the NULL-terminated words of the command
+ * line, the host, and of each stage its parameters and the digest of its file. Call it before the run starts,
+ * since files may change. The caller releases the record. */
+PST_API json_t *pst_report_record(const struct pst_pipeline *pl, const char *version, const char *commit,
+                                  const char *const *command);
+/* Adds the fields of a record, and those of its stages to each instance. Call it after the run. */
+PST_API void pst_report_add_record(json_t *report, const json_t *record);
+
+/* A text as JSON. It may be cut within a character, or quote bytes that are not UTF-8: those become '?'. */
+json_t *pst_report_text(const char *text);
+
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, the verdict. */
 void pst_report_finish(json_t *report);

@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "common/error.h"
 #include "common/util/progress.h"
@@ -213,4 +214,33 @@ void pst_file_identity(const char *path, char out[PST_FILE_IDENTITY_BYTES])
     if (stat(path, &st) == 0)
         (void)snprintf(out, PST_FILE_IDENTITY_BYTES, "%jd bytes, %jd.%09ld, inode %ju", (intmax_t)st.st_size,
                        (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (uintmax_t)st.st_ino);
+}
+
+pst_rc pst_file_digest(const char *path, char out[PST_FILE_DIGEST_BYTES])
+{
+    enum { PIECE_BYTES = 1 << 20 };
+    int fd;
+    uint64_t bytes;
+    out[0] = '\0';
+    pst_rc rc = pst_file_open(path, &fd, &bytes);
+    if (rc != PST_OK)
+        return rc;
+    XXH3_state_t *state = XXH3_createState();
+    char *piece = malloc(PIECE_BYTES);
+    if (state == NULL || piece == NULL)
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot compute the digest of %s", path);
+    else
+        (void)XXH3_64bits_reset(state);
+    for (uint64_t at = 0; at < bytes && rc == PST_OK; at += PIECE_BYTES) {
+        const uint64_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        rc = pst_file_read_at(fd, piece, n, at, path);
+        if (rc == PST_OK)
+            (void)XXH3_64bits_update(state, piece, n);
+    }
+    if (rc == PST_OK)
+        (void)snprintf(out, PST_FILE_DIGEST_BYTES, "%016llx", (unsigned long long)XXH3_64bits_digest(state));
+    free(piece);
+    (void)XXH3_freeState(state);
+    (void)close(fd);
+    return rc;
 }

@@ -60,5 +60,9 @@ PST_API PST_MUST_USE pst_rc pst_file_sync_dir(const char *dir);
 #define PST_FILE_IDENTITY_BYTES 96
 PST_API void pst_file_identity(const char *path, char out[PST_FILE_IDENTITY_BYTES]);
 
+/* XXH3 of a regular file's bytes, 64 bits, as 16 hexadecimal digits. PST_E_IO: it cannot be read. */
+#define PST_FILE_DIGEST_BYTES 17
+PST_API PST_MUST_USE pst_rc pst_file_digest(const char *path, char out[PST_FILE_DIGEST_BYTES]);
+
 PST_END_DECLS
 #endif

@@ -7,6 +7,7 @@
 #include "common/util/file.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
+#include "tools/penstock/cli/usage.h"
 
 /* A run that trains embeddings has checkpoints; a dataset has not. */
 static int export_any(int argc, char **argv)
@@ -19,11 +20,7 @@ static int export_any(int argc, char **argv)
     return cmd_export(argc, argv);
 }
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
+static const struct command commands[] = {
     {"run", cmd_run, "run a pipeline"},
     {"check", cmd_check, "check pipelines without starting anything"},
     {"plan", cmd_plan, "show what each policy would cache, and what a batch then reads"},
@@ -32,6 +29,7 @@ static const struct {
     {"order", cmd_order, "find the order in which partitions of embeddings are loaded"},
     {"graph", cmd_graph, "draw a pipeline (Mermaid)"},
     {"stages", cmd_stages, "list the installed stages, or describe one"},
+    {"schema", cmd_schema, "print a JSON Schema of pipeline files, for editors"},
     {"gen", cmd_gen, "generate a dataset"},
     {"import", cmd_import, "import a dataset"},
     {"split", cmd_split, "make or replace a dataset's splits"},
@@ -53,8 +51,11 @@ static const struct {
     {"tpc", cmd_tpc, "predict throughput per cost with other hardware"},
     {"experiment", cmd_experiment, "measure a paper's figures again"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
+    {"runs", cmd_runs, "list runs"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},
+    {"man", cmd_man, "write the manual pages"},
+    {"complete", cmd_complete, NULL},
 };
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -62,7 +63,8 @@ static void usage(FILE *out)
 {
     fprintf(out, "usage: penstock COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-12s%s\n", commands[i].name, commands[i].help);
+        if (commands[i].help != NULL)
+            fprintf(out, "  %-12s%s\n", commands[i].name, commands[i].help);
     fprintf(out, "\n`penstock COMMAND --help` lists the options of a command; `penstock --version` prints "
                  "the version.\n");
 }
@@ -74,6 +76,7 @@ int main(int argc, char **argv)
     pst_rc rc = command_stack();
     if (rc != PST_OK)
         return command_result(argc > 1 ? argv[1] : "help", rc);
+    command_table_set(commands, COMMANDS);
     if (argc < 2) {
         usage(stderr);
         return 2;

@@ -51,7 +51,7 @@ def nonsense_on_every_command():
         with ThreadPoolExecutor(2) as pool:
             for case, said in zip(cases, pool.map(lambda words: call(*words), cases)):
                 good = case in (["stages", b"--json"], ["disks", b"--json"], ["gc", b"--dry-run"], ["tpc", b"--systems"], ["tpc", b"--show-prices"],
-                                 ["probe", b"--topology"], ["probe", b"--cliques"])
+                                 ["probe", b"--topology"], ["probe", b"--cliques"], ["schema", b"--settings"])
                 assert said.returncode == (0 if good else 2) and (good or said.stderr), (case, said)
         assert os.listdir(p.dir) == []
 

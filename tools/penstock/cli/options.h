@@ -33,5 +33,7 @@ PST_MUST_USE pst_rc command_stack(void);
 
 /* The version and, if penstock was built from a repository, the commit: "1 (6eb29dc0a1b2)". */
 const char *command_version(void);
+const char *command_release(void); /* the version alone: "1" */
+const char *command_commit(void);  /* "" if it is not known */
 
 #endif

@@ -23,6 +23,7 @@
 
 struct run_args {
     struct pipeline_options pipeline;
+    const char **command; /* the words of the command line; the last is NULL */
     char run_dir[PST_PATH_MAX];
     const char *report, *trace, *resume;
     int64_t batches; /* 0: all */
@@ -342,7 +343,10 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     }
     fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
             opt.resume ? ", resumed from " : "", opt.resume ? opt.resume : "");
+    json_t *record = pst_report_record(pl, command_release(), command_commit(), args->command);
     const enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
+    pst_report_add_record(report, record);
+    json_decref(record);
     (void)json_object_set_new(report, "dataset", about);
     (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
     const int status = finish(report, args, end, number);
@@ -351,12 +355,25 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     return status;
 }
 
+/* Before getopt changes their order. */
+static bool note_command(int argc, char **argv, struct run_args *args)
+{
+    args->command = calloc((size_t)argc + 2, sizeof *args->command);
+    if (!args->command)
+        return false;
+    args->command[0] = "penstock";
+    for (int i = 0; i < argc; i++)
+        args->command[i + 1] = argv[i];
+    return true;
+}
+
 int cmd_run(int argc, char **argv)
 {
     struct run_args *args = calloc(1, sizeof *args);
     struct pst_graph *graph = calloc(1, sizeof *graph);
     struct pst_pipeline pl = {0};
-    int status = !args || !graph ? 2 : parse_run(argc, argv, args);
+    const bool ready = args && graph && note_command(argc, argv, args);
+    int status = !ready ? 2 : parse_run(argc, argv, args);
     if (status != 0) {
         status--;
     } else if (check_outputs(args) != PST_OK) {
@@ -366,8 +383,10 @@ int cmd_run(int argc, char **argv)
         status = load_pipeline(&pl, graph, argv[optind], &args->pipeline) ? run_checked(&pl, graph, args) : 2;
     }
     pst_pipeline_release(&pl);
-    if (args)
+    if (args) {
         pipeline_options_release(&args->pipeline);
+        free(args->command);
+    }
     free(graph);
     free(args);
     return status;

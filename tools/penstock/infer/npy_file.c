@@ -1,5 +1,5 @@
 /* npy_file.c: see npy_file.h. */
-#include "tools/penstock/run/npy_file.h"
+#include "tools/penstock/infer/npy_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/state.h"
 #include "tools/penstock/cli/commands.h"
-#include "tools/penstock/run/npy_file.h"
+#include "tools/penstock/infer/npy_file.h"
 #include "tools/penstock/cli/options.h"
 #include "common/util/clock.h"
 
