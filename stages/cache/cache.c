@@ -51,12 +51,20 @@ static pst_rc take_oldest(struct pst_stage *self, struct cache *c)
     return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample.batch, sample.micro);
 }
 
+/* Whether the drives have enough to do without a further batch. Of the oldest batch, which they are reading,
+ * nobody knows how much is left, so it does not count. */
+static bool is_busy(const struct cache *c)
+{
+    return c->keep_in_flight > 0 && c->asked > 0 &&
+           c->in_flight - c->jobs[c->first_job].asked >= c->keep_in_flight;
+}
+
 /* Decides batches while a slot of rows is free and the window after them is known. */
 static pst_rc go_on(struct pst_stage *self, struct cache *c)
 {
     const uint32_t window = pst_policy_looks_ahead(c->kind) ? (uint32_t)c->window : 0;
     pst_rc rc = fill_window(self, c, window);
-    while (rc == PST_OK && c->credited && c->asked < c->njobs && c->entered > 0 &&
+    while (rc == PST_OK && c->credited && c->asked < c->njobs && c->entered > 0 && !is_busy(c) &&
            (c->entered > window || c->ended)) {
         rc = take_oldest(self, c);
         if (rc == PST_OK)
@@ -120,6 +128,9 @@ static void report(struct pst_stage *self, const struct cache *c)
             (unsigned long long)c->count.kept, (unsigned long long)pst_policy_bytes(c->policy),
             c->count.waiting_max, pst_slots(self, c->sample), (unsigned long long)sample,
             (unsigned long long)(sample * pst_slots(self, c->sample)), c->count.decide_s, c->count.copy_s);
+    if (rc == PST_OK)
+        rc = pst_report(self, "governor", "{\"keep_in_flight\": %lld, \"slots\": %u, \"slots_used\": %u}",
+                        (long long)c->keep_in_flight, c->njobs, c->count.asked_max);
     if (rc != PST_OK)
         pst_log(self, "cannot report the counts of this cache: %s", pst_error_text());
 }
@@ -204,6 +215,17 @@ static const struct pst_param_desc params[] = {
      .min = 0,
      .max = PST_POLICY_WINDOW_MAX,
      .help = "batches that window and lookahead see ahead; the link to sample needs window + 1 slots"},
+    {.name = "keep_in_flight",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct cache, keep_in_flight),
+     .def = "0",
+     .min = 0,
+     .max = 1e9,
+     .help =
+         "governor: a further batch is read only while the batches after the oldest have fewer requests, so "
+         "that so many are in flight in the fewest slots; `penstock bench io --accesses 0.95` prints how "
+         "many "
+         "a drive needs; 0: as many batches as there are slots"},
     {.name = "fanout",
      .type = PST_PARAM_INTS,
      .into = PST_INTO(struct cache, fanout),

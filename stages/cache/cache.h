@@ -16,6 +16,7 @@
 struct cache_job {
     uint64_t batch;
     uint32_t micro;
+    int64_t asked; /* requests */
     int64_t hits, kept;
     int32_t *hit_at, *hit_line;   /* position in the batch, and line, of each hit */
     int32_t *kept_at, *kept_line; /* the same of each row that is read and kept */
@@ -25,6 +26,7 @@ struct cache {
     /* parameters */
     uint64_t cache_bytes;
     int64_t window;
+    int64_t keep_in_flight; /* requests; 0: as many as the slots have */
     enum pst_policy_kind kind;
     double margin;
     struct pst_ints fanout;
@@ -53,13 +55,14 @@ struct cache {
     bool credited;
     struct cache_job *jobs; /* a ring of as many as there are slots of rows */
     uint32_t njobs, first_job, asked;
+    int64_t in_flight; /* requests of all jobs */
     /* scratch for one batch */
     int32_t *buffer_at, *buffer_row, *rest_at, *hit, *keep;
     int64_t *rest;
 
     struct {
         uint64_t batches, lookups, hits, kept, buffer_hits;
-        uint32_t waiting_max;
+        uint32_t waiting_max, asked_max;
         double decide_s, copy_s;
     } count;
 };

@@ -179,7 +179,7 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
 {
     const struct pst_minibatch *from = NULL;
     struct pst_minibatch mb;
-    struct cache_job *job = &c->jobs[(c->first_job + c->asked++) % c->njobs];
+    struct cache_job *job = &c->jobs[(c->first_job + c->asked) % c->njobs];
     char *slot = pst_slot(self, c->credit.ref, NULL);
     if (slot == NULL)
         return PST_E_STATE;
@@ -196,6 +196,10 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     c->count.decide_s += pst_now() - begin;
     job->batch = sample->batch;
     job->micro = sample->micro;
+    job->asked = (int64_t)asked;
+    c->in_flight += job->asked;
+    c->asked++;
+    c->count.asked_max = c->asked > c->count.asked_max ? c->asked : c->count.asked_max;
     c->count.batches++;
     c->count.lookups += (uint64_t)n;
     c->count.hits += (uint64_t)job->hits;
@@ -229,6 +233,7 @@ pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struc
     c->count.copy_s += pst_now() - begin;
     c->first_job = (c->first_job + 1) % c->njobs;
     c->asked--;
+    c->in_flight -= job->asked;
     pst_expect(self, -1);
     pst_count(self, 1, 0);
     return pst_send(self, c->batch, frame);
