@@ -52,11 +52,11 @@ def the_probe_finds_the_drive():
     without the probe's."""
     with Place() as p:
         want = train(p)
-        for dilate, ssds in ((100, 1), (200, 2)):
+        for dilate, ssds in ((150, 1), (300, 2)):
             r = train(p, *accumulate("auto", "preset=optane", f"dilate={dilate}", f"ssds={ssds}", "accumulate_probe=true"))
             io, burst = r.report["io"], r.report["io"]["burst"]
             assert burst["from"] == "probe" and 0 < burst["probe_s"] < 10, io
-            assert abs(burst["iop_peak"] / 1.5e6 - 1) < 0.15 and 10 < burst["overhead_us"] < 40, burst
+            assert abs(burst["iop_peak"] / 1.5e6 - 1) < 0.2 and 10 < burst["overhead_us"] < 40, burst
             model = 19 * burst["iop_peak"] * ssds * burst["overhead_us"] * 1e-6
             assert abs(io["accesses_wanted"] - model) < 1, io
             assert outcome(r) == outcome(want) and io["rows"] == want.report["io"]["rows"], io
