@@ -51,16 +51,31 @@ static pst_rc take_oldest(struct pst_stage *self, struct cache *c)
     return pst_wrap(rc, "batch %llu, micro-batch %u", (unsigned long long)sample.batch, sample.micro);
 }
 
-/* Decides batches while a slot of rows is free and the window after them is known. */
+/* Whether the drives have enough to do without a further batch. Of the oldest batch, which they are reading,
+ * nobody knows how much is left, so it does not count. */
+static bool is_busy(const struct cache *c)
+{
+    return c->keep_in_flight > 0 && c->asked > 0 &&
+           c->in_flight - c->jobs[c->first_job].asked >= c->keep_in_flight;
+}
+
+/* Shows the policy what it may know now. */
+static pst_rc look_ahead(struct pst_stage *self, struct cache *c, uint32_t window)
+{
+    return c->kind == PST_POLICY_BELADY ? pst_cache_stage_begin_super_batch(self, c)
+                                        : fill_window(self, c, window);
+}
+
+/* Decides batches while a slot of rows is free and the window after them, or their super-batch, is known. */
 static pst_rc go_on(struct pst_stage *self, struct cache *c)
 {
     const uint32_t window = pst_policy_looks_ahead(c->kind) ? (uint32_t)c->window : 0;
-    pst_rc rc = fill_window(self, c, window);
-    while (rc == PST_OK && c->credited && c->asked < c->njobs && c->entered > 0 &&
+    pst_rc rc = look_ahead(self, c, window);
+    while (rc == PST_OK && c->credited && c->asked < c->njobs && c->entered > 0 && !is_busy(c) &&
            (c->entered > window || c->ended)) {
         rc = take_oldest(self, c);
         if (rc == PST_OK)
-            rc = fill_window(self, c, window);
+            rc = look_ahead(self, c, window);
     }
     return rc;
 }
@@ -85,6 +100,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_rc rc = PST_OK;
     if (event->kind == PST_EV_FRAME && event->port == c->landed && (event->frame->flags & PST_LAST_PART))
         rc = pst_cache_stage_land(self, c, event->frame);
+    if (rc == PST_OK)
+        rc = pst_cache_stage_end_super_batch(self, c);
+    if (rc != PST_OK)
+        return rc;
     if (event->kind == PST_EV_FRAME && event->port == c->sample)
         rc = take_sample(c, event->frame);
     if (event->kind == PST_EV_CREDIT) {
@@ -120,6 +139,19 @@ static void report(struct pst_stage *self, const struct cache *c)
             (unsigned long long)c->count.kept, (unsigned long long)pst_policy_bytes(c->policy),
             c->count.waiting_max, pst_slots(self, c->sample), (unsigned long long)sample,
             (unsigned long long)(sample * pst_slots(self, c->sample)), c->count.decide_s, c->count.copy_s);
+    if (rc == PST_OK)
+        rc = pst_cache_stage_report_super_batches(self, c);
+    if (rc == PST_OK && c->page_bytes > 0)
+        rc = pst_report(self, "mapping",
+                        "{\"page_bytes\": %llu, \"line_rows\": %lld, \"lines\": %lld, \"touched\": %llu, "
+                        "\"faults\": %llu, \"evictions\": %llu}",
+                        (unsigned long long)c->page_bytes, (long long)c->line_rows, (long long)c->nlines,
+                        (unsigned long long)(c->count.units * c->row_pages),
+                        (unsigned long long)c->count.faults,
+                        (unsigned long long)(pst_policy_evictions(c->policy) * c->row_pages));
+    if (rc == PST_OK)
+        rc = pst_report(self, "governor", "{\"keep_in_flight\": %lld, \"slots\": %u, \"slots_used\": %u}",
+                        (long long)c->keep_in_flight, c->njobs, c->count.asked_max);
     if (rc != PST_OK)
         pst_log(self, "cannot report the counts of this cache: %s", pst_error_text());
 }
@@ -195,15 +227,37 @@ static const struct pst_param_desc params[] = {
      .def = "\"window\"",
      .choices = PST_POLICY_CHOICES,
      .help = "which rows stay: random (BaM); window: random, but none that the window uses (GIDS); sieve, "
-             "s3fifo; "
-             "static: the plan's hottest; lookahead: those that the window uses soonest, then the hottest"},
+             "s3fifo; static: the plan's hottest; lookahead: those that the window uses soonest, then the "
+             "hottest; lru; belady: those that the super-batch, of window + 1 batches, uses soonest (Ginex)"},
+    {.name = "page_bytes",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct cache, page_bytes),
+     .def = "0",
+     .min = 0,
+     .max = 1 << 30,
+     .help = "the model of a memory mapping: lines are pages of so many bytes, which are read whole; 0: "
+             "lines are "
+             "rows"},
     {.name = "window",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct cache, window),
      .def = "8",
      .min = 0,
-     .max = PST_POLICY_WINDOW_MAX,
-     .help = "batches that window and lookahead see ahead; the link to sample needs window + 1 slots"},
+     .max = PST_POLICY_SUPER_MAX - 1,
+     .help = "batches that window and lookahead see ahead, at most 63; belady: batches of a super-batch "
+             "after its "
+             "first; the link to sample needs window + 1 slots"},
+    {.name = "keep_in_flight",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct cache, keep_in_flight),
+     .def = "0",
+     .min = 0,
+     .max = 1e9,
+     .help =
+         "governor: a further batch is read only while the batches after the oldest have fewer requests, so "
+         "that so many are in flight in the fewest slots; `penstock bench io --accesses 0.95` prints how "
+         "many "
+         "a drive needs; 0: as many batches as there are slots"},
     {.name = "fanout",
      .type = PST_PARAM_INTS,
      .into = PST_INTO(struct cache, fanout),

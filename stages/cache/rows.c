@@ -1,8 +1,6 @@
 /* rows.c: from samples to slots of rows, and what happens to the rows that were read. */
 #include <string.h>
 
-#include "common/slots/request.h"
-#include "common/store/array_id.h"
 #include "kernels/kernels.h"
 #include "stages/cache/cache.h"
 
@@ -68,12 +66,37 @@ pst_rc pst_cache_stage_enter(struct pst_stage *self, struct cache *c, const stru
     const double begin = pst_now();
     int64_t buffered = 0;
     const int64_t left = split(c, ids, n, &buffered);
-    pst_policy_enter(c->policy, c->rest, left);
+    const int64_t units = pst_cache_stage_units(c, left);
+    pst_policy_enter(c->policy, c->unit, units);
     c->count.decide_s += pst_now() - begin;
     return PST_OK;
 }
 
 /* ---- deciding ------------------------------------------------------------------------------------- */
+
+/* If lines are pages: requests those that are not there, and lists where each row comes from. */
+static uint64_t note_pages(struct cache *c, struct cache_job *job, char *slot, int64_t left, int64_t units)
+{
+    const struct pst_minibatch_layout *l = &c->layout;
+    struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at);
+    int32_t *missing = (int32_t *)(void *)(slot + l->missing_at);
+    uint64_t asked = 0;
+    job->hits = job->kept = job->fresh = 0;
+    for (int64_t u = 0; u < units; u++) {
+        if (c->hit[u] >= 0)
+            continue;
+        if (c->keep[u] >= 0) {
+            job->kept_at[job->kept] = (int32_t)asked;
+            job->kept_line[job->kept++] = c->keep[u];
+        }
+        c->fault[u] = (int32_t)asked;
+        missing[asked] = c->unit_at[u];
+        table[asked] = pst_cache_stage_page_request(c, c->unit[u], asked);
+        asked++;
+    }
+    pst_cache_stage_note_rows(c, job, left);
+    return asked;
+}
 
 /* Turns the decisions into lists, and requests what is neither a hit nor buffered. */
 static uint64_t note(struct cache *c, struct cache_job *job, char *slot, int64_t left)
@@ -179,7 +202,7 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
 {
     const struct pst_minibatch *from = NULL;
     struct pst_minibatch mb;
-    struct cache_job *job = &c->jobs[(c->first_job + c->asked++) % c->njobs];
+    struct cache_job *job = &c->jobs[(c->first_job + c->asked) % c->njobs];
     char *slot = pst_slot(self, c->credit.ref, NULL);
     if (slot == NULL)
         return PST_E_STATE;
@@ -189,21 +212,33 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     const double begin = pst_now();
     int64_t buffered = 0;
     const int64_t n = mb.n[mb.hops], left = split(c, pst_minibatch_at(from, mb.vertices_at), n, &buffered);
+    const int64_t units = pst_cache_stage_units(c, left);
     const struct pst_policy_batch batch = {
-        .batch = sample->batch, .micro = sample->micro, .ids = c->rest, .n = left};
+        .batch = sample->batch, .micro = sample->micro, .ids = c->unit, .n = units};
     (void)pst_policy_decide(c->policy, &batch, c->hit, c->keep);
-    const uint64_t asked = note(c, job, slot, left);
+    const uint64_t asked =
+        c->line_rows > 1 ? note_pages(c, job, slot, left, units) : note(c, job, slot, left);
     c->count.decide_s += pst_now() - begin;
     job->batch = sample->batch;
     job->micro = sample->micro;
+    job->asked = (int64_t)asked;
+    c->in_flight += job->asked;
+    c->asked++;
+    c->count.asked_max = c->asked > c->count.asked_max ? c->asked : c->count.asked_max;
     c->count.batches++;
     c->count.lookups += (uint64_t)n;
+    c->count.units += (uint64_t)units;
+    c->count.faults += asked * c->row_pages;
     c->count.hits += (uint64_t)job->hits;
     c->count.kept += (uint64_t)job->kept;
     c->count.buffer_hits += (uint64_t)buffered;
     pst_expect(self, 1);
     rc = fill(self, c, sample, from, &mb, slot, buffered, asked);
-    return rc == PST_OK ? pst_release(self, sample->refs[0], false) : rc;
+    if (rc == PST_OK && c->kind == PST_POLICY_BELADY)
+        c->super.held[c->super.nheld++] = sample->refs[0];
+    else if (rc == PST_OK)
+        rc = pst_release(self, sample->refs[0], false);
+    return rc;
 }
 
 /* ---- landing -------------------------------------------------------------------------------------- */
@@ -224,11 +259,20 @@ pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struc
     const double begin = pst_now();
     pst_k_gather(NULL, c->lines, stride, job->hit_line, features, stride, job->hit_at, job->hits,
                  c->row_bytes);
-    pst_k_gather(NULL, features, stride, job->kept_at, c->lines, stride, job->kept_line, job->kept,
-                 c->row_bytes);
+    if (c->line_rows > 1) {
+        const char *pages = slot + c->pages_at;
+        pst_k_gather(NULL, pages, stride, job->fresh_from, features, stride, job->fresh_at, job->fresh,
+                     c->row_bytes);
+        pst_k_gather(NULL, pages, c->line_bytes, job->kept_at, c->lines, c->line_bytes, job->kept_line,
+                     job->kept, c->line_bytes);
+    } else {
+        pst_k_gather(NULL, features, stride, job->kept_at, c->lines, stride, job->kept_line, job->kept,
+                     c->row_bytes);
+    }
     c->count.copy_s += pst_now() - begin;
     c->first_job = (c->first_job + 1) % c->njobs;
     c->asked--;
+    c->in_flight -= job->asked;
     pst_expect(self, -1);
     pst_count(self, 1, 0);
     return pst_send(self, c->batch, frame);

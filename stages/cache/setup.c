@@ -36,7 +36,9 @@ static void size_slots(struct pst_stage *self, struct cache *c)
     pst_minibatch_size_scale(&size, &base, &bound, c->margin);
     pst_minibatch_layout_init(&c->layout, &size, c->ds.stride_bytes);
     c->row_bytes = (uint64_t)c->ds.feature_dim * pst_dtype_bytes(c->ds.features.dtype);
-    pst_need(self, c->rows, c->layout.bytes, PST_PAGE);
+    c->pages_at = c->layout.bytes;
+    const uint64_t pages = c->line_rows > 1 ? (uint64_t)size.n[size.hops] * c->line_bytes : 0;
+    pst_need(self, c->rows, c->layout.bytes + pages, PST_PAGE);
 }
 
 static pst_rc check_plan(const struct cache *c, const char *path)
@@ -68,8 +70,21 @@ pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
     if (rc == PST_OK)
         rc = count_batches(c);
     if (rc == PST_OK)
-        size_slots(self, c);
-    return rc;
+        rc = pst_cache_stage_size_pages(c);
+    if (rc == PST_OK && c->kind != PST_POLICY_BELADY && c->window > PST_POLICY_WINDOW_MAX)
+        rc = pst_fail(PST_E_ARG, "window is %lld; expected at most %d, or policy belady",
+                      (long long)c->window, PST_POLICY_WINDOW_MAX);
+    if (rc != PST_OK)
+        return rc;
+    size_slots(self, c);
+    const int64_t most = c->layout.size.n[c->layout.size.hops];
+    if (most > PST_MINIBATCH_COUNT_MAX / c->line_rows)
+        return pst_fail(
+            PST_E_LIMIT,
+            "page_bytes is %llu, so the pages of a batch of %lld rows could have more than %lld rows: "
+            "use smaller pages or batches",
+            (unsigned long long)c->page_bytes, (long long)most, (long long)PST_MINIBATCH_COUNT_MAX);
+    return PST_OK;
 }
 
 /* ---- open ----------------------------------------------------------------------------------------- */
@@ -84,16 +99,19 @@ static pst_rc load(const struct cache *c, struct pst_cache_rows *rows, const int
 static pst_rc open_lines(struct pst_stage *self, struct cache *c)
 {
     const char *plan = pst_oneshot(self, pst_port(self, "plan"));
-    const uint64_t rows = c->cache_bytes / c->ds.stride_bytes;
+    const uint64_t lines = c->cache_bytes / c->line_bytes;
+    const int64_t all = (c->ds.vertices + c->line_rows - 1) / c->line_rows;
+    const bool belady = c->kind == PST_POLICY_BELADY;
     const bool hot = c->kind == PST_POLICY_STATIC || c->kind == PST_POLICY_LOOKAHEAD;
     int64_t n = 0;
-    c->nlines = (int64_t)(rows < (uint64_t)c->ds.vertices ? rows : (uint64_t)c->ds.vertices);
-    c->nlines = pst_min_i64(c->nlines, PST_POLICY_LINES_MAX);
+    c->nlines = lines < (uint64_t)all ? (int64_t)lines : all;
+    c->nlines = pst_min_i64(c->nlines, PST_POLICY_LINES_MAX / c->line_rows);
     pst_rc rc = hot ? pst_policy_hotness(&c->plan, plan, true, &c->hotness) : PST_OK;
     const struct pst_policy_config config = {.kind = c->kind,
                                              .seed = pst_seed(self),
                                              .lines = c->nlines,
-                                             .window = (int)c->window,
+                                             .window = belady ? 0 : (int)c->window,
+                                             .super_batch = belady ? (int)c->window + 1 : 0,
                                              .batch_max = c->layout.size.n[c->layout.size.hops],
                                              .hotness = c->hotness,
                                              .vertices = c->ds.vertices};
@@ -107,9 +125,9 @@ static pst_rc open_lines(struct pst_stage *self, struct cache *c)
         c->lines = c->static_lines.rows;
         return rc;
     }
-    c->lines = pst_hugepage_alloc((uint64_t)c->nlines * c->ds.stride_bytes);
+    c->lines = pst_hugepage_alloc((uint64_t)c->nlines * c->line_bytes);
     return c->lines != NULL ? PST_OK
-                            : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a cache of %lld rows",
+                            : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a cache of %lld lines",
                                        (long long)c->nlines);
 }
 
@@ -118,6 +136,23 @@ static void *room(int64_t n, size_t size, bool *all)
     void *at = malloc((size_t)n * size);
     *all = *all && at != NULL;
     return at;
+}
+
+/* What lines of several rows take, for a batch of n rows. The table is at most half full. */
+static void open_pages(struct cache *c, int64_t n, bool *all)
+{
+    for (c->page_places = 16; c->page_places < 2 * (uint64_t)n;)
+        c->page_places *= 2;
+    c->pages = calloc(c->page_places, sizeof *c->pages);
+    *all = *all && c->pages != NULL;
+    c->page = room(n, sizeof *c->page, all);
+    c->unit_of = room(n, sizeof *c->unit_of, all);
+    c->unit_at = room(n, sizeof *c->unit_at, all);
+    c->fault = room(n, sizeof *c->fault, all);
+    for (uint32_t i = 0; c->jobs != NULL && i < c->njobs; i++) {
+        c->jobs[i].fresh_at = room(n, sizeof(int32_t), all);
+        c->jobs[i].fresh_from = room(n, sizeof(int32_t), all);
+    }
 }
 
 static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
@@ -141,6 +176,9 @@ static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
     c->hit = room(n, sizeof *c->hit, &all);
     c->keep = room(n, sizeof *c->keep, &all);
     c->rest = room(n, sizeof *c->rest, &all);
+    c->super.held = room(c->nwaiting_max, sizeof *c->super.held, &all);
+    if (c->line_rows > 1)
+        open_pages(c, n, &all);
     return all && c->jobs != NULL
                ? PST_OK
                : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate what is decided for %u batches",
@@ -158,6 +196,7 @@ pst_rc pst_cache_stage_open(struct pst_stage *self, struct cache *c)
         rc = open_jobs(self, c);
     if (rc != PST_OK)
         return rc;
+    c->super.since = pst_now();
     pst_total(self, c->rows, c->batches * (uint64_t)pst_epochs(self));
     pst_log(self, "%lld lines (%s, window %lld), and %lld rows in the constant buffer, after %.3f s",
             (long long)c->nlines, pst_policy_name(c->kind), (long long)c->window, (long long)c->buffer.n,
@@ -172,9 +211,17 @@ void pst_cache_stage_release(struct cache *c)
         free(c->jobs[i].hit_line);
         free(c->jobs[i].kept_at);
         free(c->jobs[i].kept_line);
+        free(c->jobs[i].fresh_at);
+        free(c->jobs[i].fresh_from);
     }
     free(c->jobs);
     free(c->waiting);
+    free(c->super.held);
+    free(c->pages);
+    free(c->page);
+    free(c->unit_of);
+    free(c->unit_at);
+    free(c->fault);
     free(c->buffer_at);
     free(c->buffer_row);
     free(c->rest_at);

@@ -49,13 +49,22 @@ struct disk {
     uint64_t order; /* of the next visit */
     const char *accumulate;
     double iop_peak, initial_us, terminal_us, share;
+    bool probe; /* auto measures the drives, even if their speed is known */
     struct pst_gate gate;
-    bool flush;               /* no iteration came for a while: those that wait go on */
-    bool ended;               /* no more will come */
-    uint64_t bursts, hurried; /* times that the gate opened; of these, because no more came */
-    int in_flight;            /* the number last reported to the host */
-    struct rusage faults;     /* when the stage opened; page faults are counted from there */
+    struct pst_burst burst;       /* auto: what the gate goes by */
+    const char *burst_from;       /* "given", "model", "probe", or "" */
+    double probe_s;               /* how long the probe took; 0: there was none */
+    struct pst_disk_stats before; /* what the probe did, which the report leaves out */
+    bool flush;                   /* no iteration came for a while: those that wait go on */
+    bool ended;                   /* no more will come */
+    uint64_t bursts, hurried;     /* times that the gate opened; of these, because no more came */
+    int in_flight;                /* the number last reported to the host */
+    struct rusage faults;         /* when the stage opened; page faults are counted from there */
 };
+
+/* probe.c: measures the drives, in `open`. found: with ssds set; gets the rest. PST_E_ARG: there are too few
+ * rows. PST_E_STATE: the times fit no model. */
+PST_MUST_USE pst_rc pst_disk_stage_probe(struct pst_stage *self, struct disk *d, struct pst_burst *found);
 
 /* visits.c. The first sets the gate by the parameters, in `open`. PST_E_ARG. */
 PST_MUST_USE pst_rc pst_disk_stage_gate_open(struct pst_stage *self, struct disk *d);

@@ -16,9 +16,40 @@ static pst_rc report_drives(struct pst_stage *self, const struct disk *d, const 
                       c->preset, c->dilate, n->iops, n->bytes_per_s, n->latency_s * 1e6);
 }
 
+/* What the run did, without the probe before it. */
+static struct pst_disk_stats run_stats(const struct disk *d)
+{
+    struct pst_disk_stats s = *pst_disk_stats(d->engine);
+    const struct pst_disk_stats *before = &d->before;
+    s.requests -= before->requests;
+    s.bytes -= before->bytes;
+    s.rows -= before->rows;
+    s.row_bytes_wanted -= before->row_bytes_wanted;
+    s.copied_bytes -= before->copied_bytes;
+    s.retries -= before->retries;
+    s.handed -= before->handed;
+    s.merged -= before->merged;
+    s.active_s -= before->active_s;
+    s.in_flight_s -= before->in_flight_s;
+    s.starved_s -= before->starved_s;
+    return s;
+}
+
+static pst_rc report_gate(struct pst_stage *self, const struct disk *d)
+{
+    return pst_report(
+        self, "io",
+        "{\"accumulate\": \"%s\", \"accesses_wanted\": %llu, \"bursts\": %llu, \"hurried\": %llu, "
+        "\"burst\": {\"from\": \"%s\", \"iop_peak\": %.9g, \"overhead_us\": %.9g, "
+        "\"probe_s\": %.6f}}",
+        d->accumulate, (unsigned long long)(d->gate.kind == PST_GATE_ACCESSES ? d->gate.want : 0),
+        (unsigned long long)d->bursts, (unsigned long long)d->hurried, d->burst_from, d->burst.iop_peak,
+        d->burst.overhead_s * 1e6, d->probe_s);
+}
+
 void pst_disk_stage_report(struct pst_stage *self, const struct disk *d)
 {
-    const struct pst_disk_stats *s = pst_disk_stats(d->engine);
+    const struct pst_disk_stats stats = run_stats(d), *s = &stats;
     const struct pst_disk_depth *depth = pst_disk_depth(d->engine);
     struct rusage usage;
     (void)getrusage(RUSAGE_THREAD, &usage);
@@ -36,11 +67,7 @@ void pst_disk_stage_report(struct pst_stage *self, const struct disk *d)
                    s->starved_s, usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt,
                    depth->operations, depth->needed, depth->why);
     if (rc == PST_OK)
-        rc = pst_report(
-            self, "io",
-            "{\"accumulate\": \"%s\", \"accesses_wanted\": %llu, \"bursts\": %llu, \"hurried\": %llu}",
-            d->accumulate, (unsigned long long)(d->gate.kind == PST_GATE_ACCESSES ? d->gate.want : 0),
-            (unsigned long long)d->bursts, (unsigned long long)d->hurried);
+        rc = report_gate(self, d);
     struct pst_io_driven n;
     if (rc == PST_OK && pst_disk_driven(d->engine, &n))
         rc = pst_report(

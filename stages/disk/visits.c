@@ -12,36 +12,48 @@
 
 /* ---- the gate ------------------------------------------------------------------------------------- */
 
-/* What auto waits for. All times are those of the model before dilation: their product with IOPS is the same.
- */
-static pst_rc find_accesses(struct disk *d)
+/* What auto waits for: figures that are given, else those of the model, else measured ones. All times are
+ * those before dilation: their product with IOPS is the same. */
+static pst_rc find_accesses(struct pst_stage *self, struct disk *d)
 {
     struct pst_io_driven n = {0};
     const double dilate = d->config.nvme.dilate;
-    const bool driven = pst_disk_driven(d->engine, &n);
-    const double model_us = n.latency_s * 1e6 / dilate + LAUNCH_US;
-    if ((d->iop_peak <= 0 && n.iops <= 0) || (d->initial_us < 0 && n.latency_s <= 0))
-        return pst_fail(PST_E_ARG,
-                        "accumulate is \"auto\", but the speed of the drives is not known: set iop_peak "
-                        "and initial_us (`penstock bench io` measures them), or choose a preset of "
-                        "emulated drives");
-    const struct pst_burst burst = {
-        .iop_peak = d->iop_peak > 0 ? d->iop_peak : n.iops * dilate,
-        .ssds = driven && n.drives > 0 ? n.drives : 1,
-        .overhead_s = ((d->initial_us >= 0 ? d->initial_us : model_us) + d->terminal_us) * 1e-6};
-    d->gate.want = (uint64_t)llround(pst_burst_accesses(&burst, d->share));
+    const bool driven = pst_disk_driven(d->engine, &n), peak = d->iop_peak > 0, initial = d->initial_us >= 0;
+    const bool modelled = (peak || n.iops > 0) && (initial || n.latency_s > 0);
+    struct pst_burst *b = &d->burst;
+    *b = (struct pst_burst){.iop_peak = n.iops * dilate,
+                            .ssds = driven && n.drives > 0 ? n.drives : 1,
+                            .overhead_s = n.latency_s / dilate + (LAUNCH_US + d->terminal_us) * 1e-6};
+    d->burst_from = peak && initial ? "given" : modelled && !d->probe ? "model" : "probe";
+    if (strcmp(d->burst_from, "probe") == 0) {
+        const pst_rc rc = pst_disk_stage_probe(self, d, b);
+        if (rc != PST_OK)
+            return rc;
+        d->before = *pst_disk_stats(d->engine);
+        b->iop_peak *= dilate;
+        b->overhead_s /= dilate;
+    }
+    if (peak)
+        b->iop_peak = d->iop_peak;
+    if (initial)
+        b->overhead_s = (d->initial_us + d->terminal_us) * 1e-6;
+    d->gate.want = (uint64_t)llround(fmax(1, pst_burst_accesses(b, d->share)));
     return PST_OK;
 }
 
 pst_rc pst_disk_stage_gate_open(struct pst_stage *self, struct disk *d)
 {
     bool automatic = false;
+    d->burst_from = "";
     pst_rc rc = pst_gate_parse(&d->gate, d->accumulate, &automatic);
     if (rc == PST_OK && automatic)
-        rc = find_accesses(d);
+        rc = find_accesses(self, d);
     if (rc == PST_OK && automatic)
-        pst_log(self, "iterations are merged until they have %llu accesses",
-                (unsigned long long)d->gate.want);
+        pst_log(self,
+                "iterations are merged until they have %llu accesses: %.0f drives of %.0f IOPS, T_i + T_t "
+                "%.0f us (%s)",
+                (unsigned long long)d->gate.want, d->burst.ssds, d->burst.iop_peak, d->burst.overhead_s * 1e6,
+                d->burst_from);
     return rc;
 }
 

@@ -9,6 +9,7 @@ enum { V = 160, BATCHES = 60, BATCH_MAX = 24, LINES_MAX = 48, GRAPHS = 12 };
 struct world {
     int64_t ids[BATCHES][BATCH_MAX];
     int64_t n[BATCHES];
+    int super; /* Belady knows so many batches at a time; 0: all */
     uint64_t next[BATCHES][BATCH_MAX];
     float hotness[V];
 };
@@ -34,6 +35,7 @@ static void make_world(struct world *w)
 {
     for (int v = 0; v < V; v++)
         w->hotness[v] = (float)below(8);
+    w->super = 0;
     for (int b = 0; b < BATCHES; b++) {
         bool in[V] = {false};
         const int64_t want = below(10) == 0 ? 0 : 1 + below(BATCH_MAX);
@@ -84,7 +86,8 @@ static int64_t line_of(const struct model *m, int64_t lines, int64_t v)
 static bool better(const struct world *w, const struct pst_policy_config *c, int t, int64_t a, int64_t b)
 {
     const bool belady = c->kind == PST_POLICY_BELADY;
-    const int window = belady ? BATCHES : c->window;
+    const int left = w->super > 0 ? w->super - 1 - t % w->super : BATCHES; /* of the super-batch, after t */
+    const int window = belady ? left : c->window;
     const uint64_t na = next_use(w, t, window, a), nb = next_use(w, t, window, b);
     const float ha = belady ? 0 : w->hotness[a], hb = belady ? 0 : w->hotness[b];
     return na != nb ? na < nb : ha < hb || ha > hb ? ha > hb : a < b;
@@ -132,7 +135,8 @@ static void apply(const struct world *w, const struct pst_policy_config *c, int 
                   const int32_t *hit, const int32_t *keep)
 {
     bool taken[LINES_MAX] = {false};
-    const bool past = c->kind == PST_POLICY_SIEVE || c->kind == PST_POLICY_S3FIFO;
+    const bool past =
+        c->kind == PST_POLICY_SIEVE || c->kind == PST_POLICY_S3FIFO || c->kind == PST_POLICY_LRU;
     for (int64_t i = 0; i < w->n[t]; i++) {
         if (hit[i] >= 0)
             assert_int_equal(m->row[hit[i]], w->ids[t][i]);
@@ -163,11 +167,19 @@ static int64_t play(const struct world *w, const struct pst_policy_config *c, ui
         m.row[l] = first[l];
     for (int t = 0, entered = 0; t < BATCHES; t++) {
         int32_t hit[BATCH_MAX], keep[BATCH_MAX];
-        const int window = pst_policy_looks_ahead(c->kind) ? c->window : 0;
+        const bool super = c->kind == PST_POLICY_BELADY && w->super > 0;
+        const int window = super                             ? w->super - 1 - t % w->super
+                           : pst_policy_looks_ahead(c->kind) ? c->window
+                                                             : 0;
+        if (super && t > 0 && t % w->super == 0) {
+            pst_policy_forget(p);
+            for (int64_t l = 0; l < LINES_MAX; l++)
+                m.row[l] = -1;
+        }
         for (; entered < BATCHES && entered <= t + window; entered++)
             pst_policy_enter(p, w->ids[entered], w->n[entered]);
         const struct pst_policy_batch batch = {
-            .batch = (uint64_t)t, .ids = w->ids[t], .n = w->n[t], .next = w->next[t]};
+            .batch = (uint64_t)t, .ids = w->ids[t], .n = w->n[t], .next = super ? NULL : w->next[t]};
         counted += pst_policy_decide(p, &batch, hit, keep);
         const struct model before = m;
         apply(w, c, t, &m, hit, keep);
@@ -190,6 +202,7 @@ static struct pst_policy_config config_of(const struct world *w, enum pst_policy
                                       .seed = 7,
                                       .lines = lines,
                                       .window = window,
+                                      .super_batch = w->super,
                                       .batch_max = BATCH_MAX,
                                       .hotness = w->hotness,
                                       .vertices = V};
@@ -216,6 +229,30 @@ static void every_policy(void **unused)
                 if (k != PST_POLICY_STATIC) /* that one begins full */
                     assert_true(hits <= best);
             }
+    }
+}
+
+/* Belady over super-batches decides as brute force does, and hits no more than with the whole trace; with one
+ * super-batch it is the same. */
+static void super_batches(void **unused)
+{
+    (void)unused;
+    static const int sizes[] = {1, 2, 7, BATCHES};
+    for (int g = 0; g < GRAPHS; g += 4) {
+        struct world w;
+        make_world(&w);
+        const struct pst_policy_config whole = config_of(&w, PST_POLICY_BELADY, g * 4, 0);
+        uint64_t all = 0;
+        const int64_t best = play(&w, &whole, &all);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            w.super = sizes[i];
+            const struct pst_policy_config c = config_of(&w, PST_POLICY_BELADY, g * 4, 0);
+            uint64_t once = 0;
+            const int64_t hits = play(&w, &c, &once);
+            assert_true(hits <= best && (w.super > 1 || hits == 0));
+            if (w.super == BATCHES)
+                assert_true(hits == best && once == all);
+        }
     }
 }
 
@@ -331,6 +368,50 @@ static bool plain_s3fifo(struct plain_s3 *q, int lines, int64_t v)
     return false;
 }
 
+static bool plain_lru(struct list *l, int lines, int64_t v, int64_t *evictions)
+{
+    const int at = find_in(l, v);
+    if (at >= 0)
+        drop(l, at);
+    else if (l->n == lines) {
+        drop(l, 0);
+        ++*evictions;
+    }
+    append(l, v, 0);
+    return at >= 0;
+}
+
+static void lru(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < GRAPHS; g++) {
+        struct world w;
+        make_world(&w);
+        const int lines = 1 + (int)below(LINES_MAX);
+        static struct list list;
+        list.n = 0;
+        int64_t want = 0, evictions = 0;
+        struct pst_policy *p = NULL;
+        const struct pst_policy_config c = config_of(&w, PST_POLICY_LRU, lines, 0);
+        assert_int_equal(pst_policy_new(&p, &c), PST_OK);
+        for (int b = 0; b < BATCHES; b++) {
+            int32_t hit[BATCH_MAX], keep[BATCH_MAX];
+            const struct pst_policy_batch batch = {.batch = (uint64_t)b, .ids = w.ids[b], .n = w.n[b]};
+            pst_policy_enter(p, w.ids[b], w.n[b]);
+            (void)pst_policy_decide(p, &batch, hit, keep);
+            for (int64_t i = 0; i < w.n[b]; i++) {
+                const bool there = plain_lru(&list, lines, w.ids[b][i], &evictions);
+                assert_int_equal(hit[i] >= 0, there);
+                want += there;
+            }
+        }
+        assert_int_equal(pst_policy_evictions(p), evictions);
+        pst_policy_free(p);
+        uint64_t digest = 0;
+        assert_int_equal(play(&w, &c, &digest), want);
+    }
+}
+
 static void queues(void **unused)
 {
     (void)unused;
@@ -425,8 +506,9 @@ static void damaged_traces(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy), cmocka_unit_test(keyed),
-                                       cmocka_unit_test(queues), cmocka_unit_test(traces),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_policy),  cmocka_unit_test(keyed),
+                                       cmocka_unit_test(super_batches), cmocka_unit_test(lru),
+                                       cmocka_unit_test(queues),        cmocka_unit_test(traces),
                                        cmocka_unit_test(damaged_traces)};
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -33,6 +33,28 @@ static void the_share_is_the_inverse(void **unused)
     assert_true(pst_burst_share(&optane, 0) == 0);
 }
 
+/* Two bursts of a drive give the drive; times that no drive explains give nothing. */
+static void two_bursts_fit_the_drive(void **unused)
+{
+    (void)unused;
+    for (double ssds = 1; ssds <= 4; ssds *= 2)
+        for (double few = 1; few < 64; few *= 4) {
+            struct pst_burst b = {.ssds = ssds};
+            const double rate = samsung.iop_peak * ssds, many = 100 * few;
+            assert_true(pst_burst_fit(&b, few, samsung.overhead_s + few / rate, many,
+                                      samsung.overhead_s + many / rate));
+            assert_true(fabs(b.iop_peak / samsung.iop_peak - 1) < 1e-9);
+            assert_true(fabs(b.overhead_s / samsung.overhead_s - 1) < 1e-9);
+            assert_true(fabs(pst_burst_accesses(&b, 0.95) / (ssds * 4708) - 1) < 1e-3);
+        }
+    struct pst_burst b = {.ssds = 1};
+    assert_false(pst_burst_fit(&b, 1, 1e-3, 1, 2e-3));
+    assert_false(pst_burst_fit(&b, 1, 1e-3, 100, 1e-3));
+    assert_true(
+        pst_burst_fit(&b, 10, 1e-3, 100, 20e-3)); /* the slope alone explains more than the first took */
+    assert_true(b.overhead_s == 0);
+}
+
 static struct pst_gate gate(const char *text, uint64_t want)
 {
     struct pst_gate g;
@@ -86,8 +108,8 @@ static void bad_texts(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_drives_of_the_paper),
-                                       cmocka_unit_test(the_share_is_the_inverse), cmocka_unit_test(the_gate),
-                                       cmocka_unit_test(bad_texts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_drives_of_the_paper), cmocka_unit_test(the_share_is_the_inverse),
+        cmocka_unit_test(two_bursts_fit_the_drive), cmocka_unit_test(the_gate), cmocka_unit_test(bad_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,16 @@ double pst_burst_share(const struct pst_burst *b, double accesses)
     return accesses > 0 ? accesses / (accesses + busy_accesses(b)) : 0;
 }
 
+bool pst_burst_fit(struct pst_burst *b, double few, double few_s, double many, double many_s)
+{
+    if (!(many > few && many_s > few_s))
+        return false;
+    const double peak = (many - few) / (many_s - few_s), overhead_s = few_s - few / peak;
+    b->iop_peak = peak / b->ssds;
+    b->overhead_s = overhead_s > 0 ? overhead_s : 0;
+    return true;
+}
+
 bool pst_gate_opens(const struct pst_gate *g, bool full)
 {
     if (g->waiting == 0)

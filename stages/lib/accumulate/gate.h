@@ -28,6 +28,11 @@ struct pst_burst {
 /* share: f, above 0 and below 1. */
 PST_API double pst_burst_accesses(const struct pst_burst *b, double share);
 PST_API double pst_burst_share(const struct pst_burst *b, double accesses);
+/* The model that two measured bursts fit: `few` accesses took few_s, and `many` took many_s. Keeps b->ssds,
+ * and sets iop_peak and overhead_s (0, if the first burst was faster than the peak). False: no peak explains
+ * them.
+ */
+PST_API bool pst_burst_fit(struct pst_burst *b, double few, double few_s, double many, double many_s);
 
 enum pst_gate_kind {
     PST_GATE_NONE,       /* requests go to the drives as they come */

@@ -20,6 +20,7 @@ static const struct {
     [PST_POLICY_S3FIFO] = {"s3fifo", &pst_policy_s3fifo_ops, false},
     [PST_POLICY_STATIC] = {"static", &pst_policy_static_ops, false},
     [PST_POLICY_LOOKAHEAD] = {"lookahead", &pst_policy_lookahead_ops, true},
+    [PST_POLICY_LRU] = {"lru", &pst_policy_lru_ops, false},
     [PST_POLICY_BELADY] = {"belady", &pst_policy_belady_ops, false},
 };
 
@@ -119,6 +120,7 @@ void pst_policy_take_line(struct pst_policy *p, int32_t line, int64_t vertex)
 {
     if (line < p->used) {
         const int64_t former = p->vertex[line];
+        p->evictions++;
         pst_policy_entry_find(p, former)->line = -1;
         pst_policy_entry_tidy(p, former);
     } else {
@@ -164,8 +166,8 @@ static pst_rc allocate(struct pst_policy *p)
 {
     const struct pst_policy_config *c = &p->config;
     const int64_t lines = c->lines, ghosts = c->kind == PST_POLICY_S3FIFO ? p->ghost_max : 0;
-    const uint64_t known =
-        (uint64_t)lines + (uint64_t)(c->window + 1) * (uint64_t)c->batch_max + (uint64_t)ghosts;
+    const uint64_t ahead = (uint64_t)(c->super_batch > 0 ? c->super_batch : c->window + 1);
+    const uint64_t known = (uint64_t)lines + ahead * (uint64_t)c->batch_max + (uint64_t)ghosts;
     p->places = 16;
     while (p->places < 2 * known)
         p->places *= 2;
@@ -181,6 +183,7 @@ static pst_rc allocate(struct pst_policy *p)
         break;
     case PST_POLICY_S3FIFO: p->ghost = take(p, ghosts, sizeof *p->ghost, 0xff); all = all && p->ghost != NULL;
     /* fall through */
+    case PST_POLICY_LRU:
     case PST_POLICY_SIEVE:
         p->newer = take(p, lines, sizeof *p->newer, 0xff);
         p->older = take(p, lines, sizeof *p->older, 0xff);
@@ -192,7 +195,8 @@ static pst_rc allocate(struct pst_policy *p)
         p->heap = take(p, lines, sizeof *p->heap, 0xff);
         p->heap_at = take(p, lines, sizeof *p->heap_at, 0xff);
         p->rank = take(p, lines, sizeof *p->rank, 0);
-        all = all && p->heap != NULL && p->heap_at != NULL && p->rank != NULL;
+        p->next = take(p, c->super_batch * c->batch_max, sizeof *p->next, 0xff);
+        all = all && p->heap != NULL && p->heap_at != NULL && p->rank != NULL && p->next != NULL;
         break;
     case PST_POLICY_STATIC:
     case PST_POLICY_KINDS: break;
@@ -233,13 +237,16 @@ pst_rc pst_policy_new(struct pst_policy **out, const struct pst_policy_config *c
 {
     assert(config->lines >= 0 && config->lines <= PST_POLICY_LINES_MAX && config->batch_max >= 0);
     assert(config->window >= 0 && config->window <= PST_POLICY_WINDOW_MAX);
+    assert(config->super_batch >= 0 && config->super_batch <= PST_POLICY_SUPER_MAX);
     struct pst_policy *p = *out = calloc(1, sizeof *p);
     if (p == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a policy");
     p->config = *config;
     if (!pst_policy_looks_ahead(config->kind))
         p->config.window = 0;
-    p->ops = kinds[config->kind].ops;
+    if (config->kind != PST_POLICY_BELADY)
+        p->config.super_batch = 0;
+    p->ops = p->config.super_batch > 0 ? &pst_policy_super_batch_ops : kinds[config->kind].ops;
     p->bytes = sizeof *p;
     p->ghost_max = (int64_t)((double)config->lines * GHOST_SHARE);
     p->hand = -1;
@@ -259,6 +266,7 @@ void pst_policy_free(struct pst_policy *p)
     free(p->heap);
     free(p->heap_at);
     free(p->rank);
+    free(p->next);
     free(p->newer);
     free(p->older);
     free(p->freq);
@@ -270,13 +278,11 @@ void pst_policy_free(struct pst_policy *p)
 
 void pst_policy_enter(struct pst_policy *p, const int64_t *ids, int64_t n)
 {
-    const uint64_t seq = p->entered++;
-    assert(seq - p->decided <= (uint64_t)p->config.window && n <= p->config.batch_max);
-    for (int64_t i = 0; i < n && p->ops->enter != NULL; i++) {
-        struct pst_policy_entry *e = pst_policy_entry_get(p, ids[i]);
-        p->ops->enter(p, e, seq);
-        e->mask |= pst_policy_bit(seq);
-    }
+    const uint64_t seq = p->entered++, ahead = seq - p->decided;
+    assert(n <= p->config.batch_max);
+    assert(ahead <= (uint64_t)p->config.window || ahead < (uint64_t)p->config.super_batch);
+    for (int64_t i = 0; i < n && p->ops->enter != NULL; i++)
+        p->ops->enter(p, pst_policy_entry_get(p, ids[i]), seq, i);
 }
 
 int64_t pst_policy_decide(struct pst_policy *p, const struct pst_policy_batch *b, int32_t *hit, int32_t *keep)
@@ -289,6 +295,21 @@ int64_t pst_policy_decide(struct pst_policy *p, const struct pst_policy_batch *b
     for (int64_t i = 0; i < b->n; i++)
         hits += hit[i] >= 0;
     return hits;
+}
+
+void pst_policy_forget(struct pst_policy *p)
+{
+    assert(p->config.kind == PST_POLICY_BELADY && p->decided == p->entered);
+    for (int64_t line = 0; line < p->used; line++) {
+        pst_policy_entry_find(p, p->vertex[line])->line = -1;
+        pst_policy_entry_tidy(p, p->vertex[line]);
+    }
+    p->used = 0;
+}
+
+uint64_t pst_policy_evictions(const struct pst_policy *p)
+{
+    return p->evictions;
 }
 
 const int64_t *pst_policy_lines(const struct pst_policy *p, int64_t *n)

@@ -21,16 +21,18 @@ enum pst_policy_kind {
     PST_POLICY_S3FIFO,    /* Yang et al., SOSP 2023 */
     PST_POLICY_STATIC,    /* the hottest rows, for ever */
     PST_POLICY_LOOKAHEAD, /* the rows that the window uses soonest, then the hottest */
-    PST_POLICY_BELADY,    /* the rows that the whole trace uses soonest; only for replay */
+    PST_POLICY_LRU,       /* the rows that were used last */
+    PST_POLICY_BELADY,    /* the rows that the whole trace, or the rest of a super-batch, uses soonest */
     PST_POLICY_KINDS
 };
 #define PST_POLICY_CHOICES                                                                                   \
-    "random|window|sieve|s3fifo|static|lookahead" /* those of a stage, in this order                         \
-                                                   */
+    "random|window|sieve|s3fifo|static|lookahead|lru|belady" /* in this order                                \
+                                                              */
 
 #define PST_POLICY_WINDOW_MAX                                                                                \
-    63 /* a vertex has one bit for each batch of the window, and one for its own                             \
-        */
+    63                            /* a vertex has one bit for each batch of the window, and one for its own  \
+                                   */
+#define PST_POLICY_SUPER_MAX 4096 /* batches of a super-batch */
 #define PST_POLICY_LINES_MAX INT32_MAX
 #define PST_POLICY_NEVER UINT64_MAX /* no later batch is known to use the vertex */
 
@@ -43,8 +45,11 @@ PST_API bool pst_policy_looks_ahead(enum pst_policy_kind kind);
 struct pst_policy_config {
     enum pst_policy_kind kind;
     uint64_t seed;
-    int64_t lines;        /* 0 to PST_POLICY_LINES_MAX */
-    int window;           /* 0 to PST_POLICY_WINDOW_MAX; other policies than window and lookahead ignore it */
+    int64_t lines; /* 0 to PST_POLICY_LINES_MAX */
+    int window;    /* 0 to PST_POLICY_WINDOW_MAX; other policies than window and lookahead ignore it */
+    /* belady: most batches of a super-batch. They all enter before the first is decided, and then
+     * pst_policy_forget comes. 0: pst_policy_batch.next says when each vertex is used next */
+    int super_batch;
     int64_t batch_max;    /* vertices of the largest batch */
     const float *hotness; /* of every vertex; for static and lookahead. NULL: all are equally hot */
     int64_t vertices;     /* of the graph; for static */
@@ -68,10 +73,10 @@ PST_API void pst_policy_free(struct pst_policy *p);
 struct pst_policy_batch {
     uint64_t batch;
     uint32_t micro;
-    const int64_t *ids; /* each vertex once, none negative */
-    int64_t n;          /* at most batch_max */
-    const uint64_t
-        *next; /* BELADY: when each vertex is used next, as a number that grows, or PST_POLICY_NEVER */
+    const int64_t *ids;   /* each vertex once, none negative */
+    int64_t n;            /* at most batch_max */
+    const uint64_t *next; /* BELADY without super-batches: when each vertex is used next, as a number that
+                             grows, or PST_POLICY_NEVER */
 };
 
 /* The vertices of a batch become known. At most window + 1 batches have entered and are not decided. */
@@ -82,6 +87,13 @@ PST_API void pst_policy_enter(struct pst_policy *p, const int64_t *ids, int64_t 
  * before any line gets a new row. Returns the number of hits. */
 PST_API int64_t pst_policy_decide(struct pst_policy *p, const struct pst_policy_batch *b, int32_t *hit,
                                   int32_t *keep);
+
+/* BELADY: a super-batch has been decided. All lines become free, as Ginex fills its cache anew for each
+ * (Park et al., VLDB 2022). */
+PST_API void pst_policy_forget(struct pst_policy *p);
+
+/* How often a row has lost its line to another. */
+PST_API uint64_t pst_policy_evictions(const struct pst_policy *p);
 
 /* STATIC: the vertex of each line, from the start; *n: lines in use. */
 PST_API const int64_t *pst_policy_lines(const struct pst_policy *p, int64_t *n);

@@ -8,16 +8,17 @@
 /* What is known of a vertex. */
 struct pst_policy_entry {
     int64_t vertex; /* -1: the place is free */
-    uint64_t
-        mask;     /* bit t mod 64: batch t of the window uses it. S3FIFO: its turn in the ghost queue, or 0 */
-    int32_t line; /* -1: it is not cached */
+    uint64_t mask;  /* bit t mod 64: batch t of the window uses it. S3FIFO: its turn in the ghost queue, or 0.
+                       BELADY: 1 + its last place in `next`, or 0 */
+    int32_t line;   /* -1: it is not cached */
 };
 
 struct pst_policy;
 
-/* What a policy does. seq: the batch's number among those that entered. */
+/* What a policy does. seq: the batch's number among those that entered; i: the vertex's place in it. */
 struct pst_policy_ops {
-    void (*enter)(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq); /* NULL: nothing */
+    /* NULL: nothing */
+    void (*enter)(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq, int64_t i);
     void (*decide)(struct pst_policy *p, const struct pst_policy_batch *b, uint64_t seq, int32_t *hit,
                    int32_t *keep);
 };
@@ -41,14 +42,16 @@ struct pst_policy {
     uint64_t places;
     int64_t *vertex; /* of each line */
     int64_t used;    /* lines; they are taken in order and never become free again */
-    uint64_t entered, decided, bytes;
+    uint64_t entered, decided, bytes, evictions;
     /* window, random: the lines that no batch of the window uses, and where each is among them (-1: not) */
     int32_t *safe, *safe_at;
     int64_t nsafe;
     /* lookahead, Belady: a heap of lines, the one to lose first on top */
     int32_t *heap, *heap_at;
     struct pst_policy_rank *rank; /* of each line */
-    /* sieve, s3fifo */
+    uint64_t
+        *next; /* Belady with super-batches: a ring of batches, batch_max each: when vertices are used next */
+    /* sieve, s3fifo, lru */
     int32_t *newer, *older; /* neighbours of each line in its queue; -1: none */
     uint8_t *freq;          /* uses since it came, up to 3 */
     struct pst_policy_queue small, main;
@@ -82,6 +85,7 @@ static inline uint64_t pst_policy_bit(uint64_t seq)
 }
 
 extern const struct pst_policy_ops pst_policy_window_ops, pst_policy_sieve_ops, pst_policy_s3fifo_ops,
-    pst_policy_static_ops, pst_policy_lookahead_ops, pst_policy_belady_ops;
+    pst_policy_static_ops, pst_policy_lookahead_ops, pst_policy_lru_ops, pst_policy_belady_ops,
+    pst_policy_super_batch_ops;
 
 #endif

@@ -1,5 +1,6 @@
-/* queues.c: policies that know only the past. SIEVE: Zhang et al., "SIEVE is simpler than LRU", NSDI 2024,
- * section 3. S3-FIFO: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, section 4.
+/* queues.c: policies that know only the past: LRU, SIEVE and S3-FIFO. SIEVE: Zhang et al., "SIEVE is simpler
+ * than LRU", NSDI 2024, section 3. S3-FIFO: Yang et al., "FIFO queues are all you need for cache eviction",
+ * SOSP 2023, section 4.
  */
 #include "stages/lib/policy/policy_impl.h"
 
@@ -30,6 +31,28 @@ static void unlink_line(struct pst_policy *p, struct pst_policy_queue *q, int32_
     else
         q->oldest = newer;
     q->n--;
+}
+
+/* ---- LRU ------------------------------------------------------------------------------------------ */
+
+static void decide_lru(struct pst_policy *p, const struct pst_policy_batch *b, uint64_t seq, int32_t *hit,
+                       int32_t *keep)
+{
+    (void)seq;
+    for (int64_t i = 0; i < b->n; i++) {
+        const struct pst_policy_entry *e = pst_policy_entry_find(p, b->ids[i]);
+        int32_t line = hit[i] = e != NULL ? e->line : -1;
+        if (p->config.lines == 0)
+            continue;
+        if (line < 0)
+            line = p->used < p->config.lines ? (int32_t)p->used : p->main.oldest;
+        if (line < p->used)
+            unlink_line(p, &p->main, line);
+        if (hit[i] < 0)
+            pst_policy_take_line(p, line, b->ids[i]);
+        push(p, &p->main, line);
+    }
+    pst_policy_note_kept(p, b, hit, keep);
 }
 
 /* ---- SIEVE ---------------------------------------------------------------------------------------- */
@@ -139,5 +162,6 @@ static void decide_s3fifo(struct pst_policy *p, const struct pst_policy_batch *b
     pst_policy_note_kept(p, b, hit, keep);
 }
 
-const struct pst_policy_ops pst_policy_sieve_ops = {NULL, decide_sieve},
+const struct pst_policy_ops pst_policy_lru_ops = {NULL, decide_lru},
+                            pst_policy_sieve_ops = {NULL, decide_sieve},
                             pst_policy_s3fifo_ops = {NULL, decide_s3fifo};

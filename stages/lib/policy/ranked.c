@@ -72,10 +72,12 @@ static float hotness_of(const struct pst_policy *p, int64_t vertex)
 
 /* ---- lookahead ------------------------------------------------------------------------------------ */
 
-static void enter(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq)
+static void enter(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq, int64_t i)
 {
+    (void)i;
     if (e->line >= 0 && e->mask == 0)
         set_next(p, e->line, seq);
+    e->mask |= pst_policy_bit(seq);
 }
 
 /* The first batch after `seq` in the mask. */
@@ -102,17 +104,53 @@ static void decide_lookahead(struct pst_policy *p, const struct pst_policy_batch
 
 /* ---- Belady --------------------------------------------------------------------------------------- */
 
+/* Keeps the rows that are used soonest, as `next` says. */
+static void keep_soonest(struct pst_policy *p, const struct pst_policy_batch *b, const uint64_t *next,
+                         int32_t *hit, int32_t *keep)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        if (hit[i] >= 0)
+            set_next(p, hit[i], next[i]);
+    for (int64_t i = 0; i < b->n; i++)
+        if (hit[i] < 0)
+            offer(p, b->ids[i], (struct pst_policy_rank){next[i], 0});
+    pst_policy_note_kept(p, b, hit, keep);
+}
+
 static void decide_belady(struct pst_policy *p, const struct pst_policy_batch *b, uint64_t seq, int32_t *hit,
                           int32_t *keep)
 {
     pst_policy_look_up(p, b, seq, hit);
-    for (int64_t i = 0; i < b->n; i++)
-        if (hit[i] >= 0)
-            set_next(p, hit[i], b->next[i]);
-    for (int64_t i = 0; i < b->n; i++)
-        if (hit[i] < 0)
-            offer(p, b->ids[i], (struct pst_policy_rank){b->next[i], 0});
-    pst_policy_note_kept(p, b, hit, keep);
+    keep_soonest(p, b, b->next, hit, keep);
+}
+
+/* Where `next` of a batch begins. */
+static uint64_t next_of(const struct pst_policy *p, uint64_t seq)
+{
+    return seq % (uint64_t)p->config.super_batch * (uint64_t)p->config.batch_max;
+}
+
+/* This use is the next one after the vertex's last. */
+static void enter_super_batch(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq, int64_t i)
+{
+    const uint64_t place = next_of(p, seq) + (uint64_t)i;
+    if (e->mask != 0)
+        p->next[e->mask - 1] = seq;
+    p->next[place] = PST_POLICY_NEVER;
+    e->mask = place + 1;
+}
+
+static void decide_super_batch(struct pst_policy *p, const struct pst_policy_batch *b, uint64_t seq,
+                               int32_t *hit, int32_t *keep)
+{
+    const uint64_t from = next_of(p, seq);
+    for (int64_t i = 0; i < b->n; i++) {
+        struct pst_policy_entry *e = pst_policy_entry_find(p, b->ids[i]);
+        hit[i] = e->line;
+        if (e->mask == from + (uint64_t)i + 1) /* the last use */
+            e->mask = 0;
+    }
+    keep_soonest(p, b, p->next + from, hit, keep);
 }
 
 /* ---- static --------------------------------------------------------------------------------------- */
@@ -126,4 +164,5 @@ static void decide_static(struct pst_policy *p, const struct pst_policy_batch *b
 
 const struct pst_policy_ops pst_policy_lookahead_ops = {enter, decide_lookahead},
                             pst_policy_belady_ops = {NULL, decide_belady},
+                            pst_policy_super_batch_ops = {enter_super_batch, decide_super_batch},
                             pst_policy_static_ops = {NULL, decide_static};

@@ -24,11 +24,12 @@ static void remove_safe(struct pst_policy *p, int32_t line)
     p->safe_at[line] = -1;
 }
 
-static void enter(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq)
+static void enter(struct pst_policy *p, struct pst_policy_entry *e, uint64_t seq, int64_t i)
 {
-    (void)seq;
+    (void)i;
     if (e->line >= 0)
         remove_safe(p, e->line);
+    e->mask |= pst_policy_bit(seq);
 }
 
 static int32_t line_for(struct pst_policy *p, const struct pst_rng_stream *random, int64_t vertex)

@@ -47,6 +47,49 @@ def auto_waits_for_the_accesses_of_the_model():
 
 
 @test
+def the_probe_finds_the_drive():
+    """Drives of known speed, measured: the peak, and the overhead, of which the model's latency is a part. The run's counts are
+    without the probe's."""
+    with Place() as p:
+        want = train(p)
+        for dilate, ssds in ((150, 1), (300, 2)):
+            r = train(p, *accumulate("auto", "preset=optane", f"dilate={dilate}", f"ssds={ssds}", "accumulate_probe=true"))
+            io, burst = r.report["io"], r.report["io"]["burst"]
+            assert burst["from"] == "probe" and 0 < burst["probe_s"] < 10, io
+            assert abs(burst["iop_peak"] / 1.5e6 - 1) < 0.2 and 10 < burst["overhead_us"] < 40, burst
+            model = 19 * burst["iop_peak"] * ssds * burst["overhead_us"] * 1e-6
+            assert abs(io["accesses_wanted"] - model) < 1, io
+            assert outcome(r) == outcome(want) and io["rows"] == want.report["io"]["rows"], io
+
+
+@test
+def files_are_measured():
+    with Place() as p:
+        r = p.run(HYPERION, "--epochs", "1", "--quiet", "--set", "params.batch=64", "--set", "stages.disk.params.gap_bytes=0",
+                  "--set", "stages.planner.params.cpu_cache=0", "--set", 'stages.disk.params.accumulate="auto"')
+        assert r.report["io"]["burst"]["from"] == "probe" and r.report["io"]["burst"]["iop_peak"] > 0, r.report["io"]
+        assert r.report["io"]["rows"] == r.report["cache"]["lookups"], r.report["io"]
+
+
+@test
+def the_governor_takes_few_slots():
+    """As many requests in flight as are wanted, in as few slots as hold them."""
+    with Place() as p:
+        gids, want = os.path.join(ROOT, "pipelines", "gids.json"), outcome(train(p))
+        sets = ("params.batch=64", "links[3].slots=10", "stages.cache.params.cache_bytes=0", *EMULATED[:1], *accumulate("none", "preset=optane", "dilate=40"))
+        for keep in (0, 1, 1500, 10 ** 6):
+            words = [word for pair in (*sets, f"stages.cache.params.keep_in_flight={keep}") for word in ("--set", pair)]
+            r = p.run(gids, "--epochs", "2", "--quiet", *words)
+            io, governor = r.report["io"], r.report["governor"]
+            assert outcome(r) == want and governor["keep_in_flight"] == keep and governor["slots"] == 10, governor
+            if keep in (0, 10 ** 6):
+                assert governor["slots_used"] == 10, governor
+            else:  # batches have about 900 rows
+                assert governor["slots_used"] == (2 if keep == 1 else 3), governor
+                assert io["in_flight_s"] / io["active_s"] >= keep, io
+
+
+@test
 def lanes_that_wait_are_counted():
     """With stack sync a request holds a lane from its submission to its end; the mean number is below the limit."""
     with Place() as p:
@@ -64,10 +107,13 @@ def lanes_that_wait_are_counted():
 def bad_settings_are_told():
     with Place() as p:
         for pairs, words in ((accumulate("some"), 'accumulate is "some"; expected'),
-                             (accumulate("auto"), "the speed of the drives is not known"),
                              (("stages.disk.params.lanes=65",), "1 to 64 lanes")):
             r = train(p, *pairs, code=1)
             assert words in r.err, (words, r.err)
+        few = p.path("few")
+        command("gen", "community", few, "--vertices", "200", "--seed", "3")
+        r = train(p, *accumulate("auto"), data=few, code=1)
+        assert "the speed of the drives is not known, and 200 feature rows" in r.err, r.err
 
 
 @test

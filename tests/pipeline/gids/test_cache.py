@@ -7,7 +7,7 @@ from harness import *
 GIDS = os.path.join(ROOT, "pipelines", "gids.json")
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 EPOCHS, BATCH, SEED = 2, 64, 5
-POLICIES = ("random", "window", "sieve", "s3fifo", "static", "lookahead")
+POLICIES = ("random", "window", "sieve", "s3fifo", "static", "lookahead", "lru")
 
 
 def sets(*pairs):
@@ -134,8 +134,8 @@ def bad_settings_are_told():
         for pairs, words in (((*cache("window=9"),), "9 slots can deadlock"),
                              (("stages.sampler.params.margin=2",), "they must be equal"),
                              (("overlap=false",), "overlap is false"),
-                             (cache("policy=belady"), "belady"),
-                             (cache("window=64"), "window")):
+                             (cache("policy=newest"), "newest"),
+                             (cache("window=4096"), "window")):
             r = train(p, *pairs, code=2)
             assert words in r.err, (words, r.err)
         both = {"from": "sampler.batch", "to": "discard.in"}
@@ -152,7 +152,7 @@ def replay_refuses_what_it_cannot_use():
     with Place() as p:
         text = p.write("this is not a trace", "text")
         for args, words in (((text, "--rows", 5), "no record begins here"), ((p.path("none"), "--rows", 5), "cannot read"),
-                            ((text,), "expected exactly one of the options --rows and --batches"), ((text, "--rows", 5, "--policy", "lru"), "unknown policy"),
+                            ((text,), "expected exactly one of the options --rows and --batches"), ((text, "--rows", 5, "--policy", "mru"), "unknown policy"),
                             ((text, "--rows", 5, "--policy", "static"), "requires --plan"), ((text, "--rows", 5, "--window", 64), "--window")):
             r = command("replay", *args, code=None)
             assert r.returncode in (1, 2) and words in r.stderr, (args, r.stderr)

@@ -6,6 +6,7 @@ from harness import *
 
 FILES = {  # the charts of each figure
     "hyperion": {"table-1": ("",), "7": ("",), "9": ("",), "10": ("",), "11": ("",), "12": ("-a", "-b", "-d"), "13a": ("-a", "-b"), "13c": ("",), "13d": ("",), "14": ("-a", "-b"), "15": ("",)},
+    "gids": {"9": ("",), "10": ("",), "13": ("-980pro", "-optane")},
     "embeddings": {"marius-7": ("",), "marius-9": ("",), "marius-10": ("",), "marius-11": ("",), "marius-12": ("-a", "-b"), "marius-13": ("",),
                    "legend-table-3": ("",), "legend-table-5": ("",), "legend-18": ("",)},
 }
@@ -69,6 +70,11 @@ def the_smallest_form_measures_every_figure_of_hyperion():
 
 
 @test
+def the_smallest_form_measures_every_figure_of_gids():
+    measures_every_figure("gids")
+
+
+@test
 def the_smallest_form_measures_every_figure_of_marius_and_legend():
     measures_every_figure("embeddings")
 
@@ -104,8 +110,8 @@ def mistakes_are_told():
                            (["--fast"], "unrecognized arguments: --fast")):
             r = experiment(*args, code=2, cwd=p.path("full"))
             assert told in r.stderr and "Traceback" not in r.stderr, r.stderr
-        r = command("experiment", "gids", code=2)
-        assert "invalid choice: 'gids'" in r.stderr and "hyperion" in r.stderr, r.stderr
+        r = command("experiment", "legion", code=2)
+        assert "invalid choice: 'legion'" in r.stderr and "hyperion" in r.stderr, r.stderr
         r = subprocess.run([PENSTOCK, "experiment", "hyperion", "--list"], capture_output=True, text=True, env=dict(os.environ, PENSTOCK_PYTHON="/no/python"))
         assert r.returncode == 1 and "cannot start /no/python" in r.stderr and "PENSTOCK_PYTHON" in r.stderr, r
         r = subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), PENSTOCK, "experiment", "hyperion", "--only", "9", "--out", p.path("one")],

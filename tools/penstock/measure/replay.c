@@ -22,8 +22,12 @@ static const char usage[] =
     "many.\n\n"
     "  --rows N       lines of the cache\n"
     "  --batches B    as many lines as B batches of mean size have vertices\n"
-    "  --policy P     random, window, sieve, s3fifo, static, lookahead or belady. Without it: all of them.\n"
+    "  --policy P     random, window, sieve, s3fifo, static, lookahead, lru or belady. Without it: all.\n"
     "                 belady is the best that any cache can do, and knows the whole trace\n"
+    "  --super-batch S  belady knows S batches at a time, and begins each with an empty cache (Ginex)\n"
+    "  --epoch N      batches of an epoch, at whose end a super-batch ends, too\n"
+    "  --page-rows N  lines are pages of N rows, and every count is of pages (a mapping; without --plan's "
+    "hotness)\n"
     "  --window W     batches that window and lookahead see ahead, 0 to 63 (default 8)\n"
     "  --plan FILE    the run's plan.json: static and lookahead use its hotness\n"
     "  --buffer       the plan's rows are in memory (the constant buffer), and do not come to the cache\n"
@@ -34,14 +38,17 @@ static const char usage[] =
 struct replay {
     const char *path, *plan_path;
     int64_t rows, window, seed;
-    double batches; /* 0: rows */
+    int64_t super_batch, epoch; /* 0: none */
+    int64_t page_rows;          /* 1: lines are rows */
+    double batches;             /* 0: rows */
     bool json, all, buffer;
     enum pst_policy_kind kind; /* unless all */
     struct pst_policy_trace trace;
     struct pst_plan plan;
-    float *hotness;     /* of each vertex of the plan; NULL: no plan */
-    uint64_t *buffered; /* a bit for each vertex of the plan; NULL: none */
-    int64_t *ids;       /* of a batch, without the buffered ones */
+    float *hotness;      /* of each vertex of the plan; NULL: no plan */
+    uint64_t *buffered;  /* a bit for each vertex of the plan; NULL: none */
+    int64_t *ids;        /* of a batch, without the buffered ones */
+    int64_t *seen, turn; /* of each page: the turn in which a batch had it */
     uint64_t *next, *last;
     int64_t asked; /* ids that come to the cache, in all batches */
 };
@@ -58,7 +65,7 @@ static pst_rc read_plan(struct replay *r)
                         "the trace contains vertex %lld, but the plan is for a graph of %lld vertices: give "
                         "the plan of the same dataset",
                         (long long)r->trace.vertices - 1, (long long)r->plan.vertices);
-    return pst_policy_hotness(&r->plan, r->plan_path, r->buffer, &r->hotness);
+    return r->page_rows == 1 ? pst_policy_hotness(&r->plan, r->plan_path, r->buffer, &r->hotness) : PST_OK;
 }
 
 static pst_rc note_buffered(struct replay *r)
@@ -71,19 +78,36 @@ static pst_rc note_buffered(struct replay *r)
     return PST_OK;
 }
 
+/* The pages of a batch's rows, each once, in the order of their first rows. */
+static void turn_to_pages(struct replay *r, struct pst_policy_batch *batch, int64_t *into)
+{
+    const int64_t n = batch->n, *ids = batch->ids;
+    batch->ids = into;
+    batch->n = 0;
+    r->turn++;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t page = ids[i] / r->page_rows;
+        if (r->seen[page] != r->turn)
+            into[batch->n++] = page;
+        r->seen[page] = r->turn;
+    }
+}
+
 /* The batch's ids that come to the cache. */
-static struct pst_policy_batch batch_of(const struct replay *r, int64_t b, int64_t *into)
+static struct pst_policy_batch batch_of(struct replay *r, int64_t b, int64_t *into)
 {
     const struct pst_policy_trace_batch *from = &r->trace.batches[b];
     struct pst_policy_batch batch = {
         .batch = from->batch, .micro = from->micro, .ids = from->ids, .n = from->n};
-    if (r->buffered == NULL)
-        return batch;
-    batch.ids = into;
-    batch.n = 0;
-    for (int64_t i = 0; i < from->n; i++)
-        if (!(r->buffered[from->ids[i] / 64] >> (from->ids[i] % 64) & 1))
-            into[batch.n++] = from->ids[i];
+    if (r->buffered != NULL) {
+        batch.ids = into;
+        batch.n = 0;
+        for (int64_t i = 0; i < from->n; i++)
+            if (!(r->buffered[from->ids[i] / 64] >> (from->ids[i] % 64) & 1))
+                into[batch.n++] = from->ids[i];
+    }
+    if (r->page_rows > 1)
+        turn_to_pages(r, &batch, into);
     return batch;
 }
 
@@ -102,6 +126,9 @@ static pst_rc open_replay(struct replay *r)
                       "the run ended while it was written\n",
                       r->path, (unsigned long long)r->trace.cut_bytes);
     r->ids = malloc((size_t)pst_max_i64(1, r->trace.batch_max) * sizeof *r->ids);
+    r->seen = calloc((size_t)(r->trace.vertices / r->page_rows + 1), sizeof *r->seen);
+    if (r->seen == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot note the pages of a batch");
     if (r->ids == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: a batch has %lld ids", (long long)r->trace.batch_max);
     for (int64_t b = 0; b < r->trace.n; b++)
@@ -146,9 +173,28 @@ static pst_rc find_next(struct replay *r)
 struct outcome {
     enum pst_policy_kind kind;
     int64_t hits;
-    uint64_t bytes;
+    uint64_t bytes, evictions;
     double seconds;
 };
+
+/* Super-batch after super-batch. One ends after so many batches, and at the end of an epoch. */
+static pst_rc replay_super_batches(struct replay *r, struct pst_policy *p, int32_t *lines, struct outcome *o)
+{
+    const uint64_t epoch = r->epoch > 0 ? (uint64_t)r->epoch : UINT64_MAX;
+    for (int64_t first = 0, end = 0; first < r->trace.n; first = end) {
+        while (end < r->trace.n && end - first < r->super_batch &&
+               r->trace.batches[end].batch / epoch == r->trace.batches[first].batch / epoch) {
+            const struct pst_policy_batch batch = batch_of(r, end++, r->ids);
+            pst_policy_enter(p, batch.ids, batch.n);
+        }
+        for (int64_t b = first; b < end; b++) {
+            const struct pst_policy_batch batch = batch_of(r, b, r->ids);
+            o->hits += pst_policy_decide(p, &batch, lines, lines + r->trace.batch_max);
+        }
+        pst_policy_forget(p);
+    }
+    return PST_OK;
+}
 
 static pst_rc replay_batches(struct replay *r, struct pst_policy *p, int window, int32_t *lines,
                              struct outcome *o)
@@ -174,6 +220,7 @@ static pst_rc replay_one(struct replay *r, enum pst_policy_kind kind, struct out
                                              .seed = (uint64_t)r->seed,
                                              .lines = r->rows,
                                              .window = window,
+                                             .super_batch = (int)r->super_batch,
                                              .batch_max = r->trace.batch_max,
                                              .hotness = r->hotness,
                                              .vertices = r->plan.vertices};
@@ -182,14 +229,16 @@ static pst_rc replay_one(struct replay *r, enum pst_policy_kind kind, struct out
     const double begin = pst_now();
     *o = (struct outcome){.kind = kind};
     pst_rc rc = lines != NULL ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot replay a batch");
-    if (rc == PST_OK && kind == PST_POLICY_BELADY)
+    const bool super = kind == PST_POLICY_BELADY && r->super_batch > 0;
+    if (rc == PST_OK && kind == PST_POLICY_BELADY && !super)
         rc = find_next(r);
     if (rc == PST_OK)
         rc = pst_policy_new(&p, &config);
     if (rc == PST_OK)
-        rc = replay_batches(r, p, window, lines, o);
+        rc = super ? replay_super_batches(r, p, lines, o) : replay_batches(r, p, window, lines, o);
     o->seconds = pst_now() - begin;
     o->bytes = rc == PST_OK ? pst_policy_bytes(p) : 0;
+    o->evictions = rc == PST_OK ? pst_policy_evictions(p) : 0;
     pst_policy_free(p);
     free(lines);
     return rc;
@@ -215,11 +264,11 @@ static void print_outcome(const struct replay *r, const struct outcome *o, bool 
 {
     const double rate = r->asked > 0 ? (double)o->hits / (double)r->asked : 0;
     if (r->json)
-        printf(
-            "%s{\"policy\": \"%s\", \"hits\": %lld, \"hit_rate\": %.6f, \"misses\": %lld, \"bytes\": %llu, "
-            "\"seconds\": %.3f}",
-            first ? "" : ", ", pst_policy_name(o->kind), (long long)o->hits, rate,
-            (long long)(r->asked - o->hits), (unsigned long long)o->bytes, o->seconds);
+        printf("%s{\"policy\": \"%s\", \"hits\": %lld, \"hit_rate\": %.6f, \"misses\": %lld, "
+               "\"evictions\": %llu, \"bytes\": %llu, \"seconds\": %.3f}",
+               first ? "" : ", ", pst_policy_name(o->kind), (long long)o->hits, rate,
+               (long long)(r->asked - o->hits), (unsigned long long)o->evictions,
+               (unsigned long long)o->bytes, o->seconds);
     else
         printf("%-10s %12lld %9.4f %14.1f %9.2f\n", pst_policy_name(o->kind), (long long)o->hits, rate,
                (double)(r->asked - o->hits) / (double)r->trace.n, o->seconds);
@@ -247,15 +296,26 @@ static pst_rc replay_all(struct replay *r)
 
 /* ---- the command ---------------------------------------------------------------------------------- */
 
-enum { OPT_ROWS = 256, OPT_BATCHES, OPT_POLICY, OPT_WINDOW, OPT_PLAN, OPT_BUFFER, OPT_SEED, OPT_JSON };
+enum {
+    OPT_ROWS = 256,
+    OPT_BATCHES,
+    OPT_POLICY,
+    OPT_WINDOW,
+    OPT_PLAN,
+    OPT_BUFFER,
+    OPT_SEED,
+    OPT_SUPER_BATCH,
+    OPT_EPOCH,
+    OPT_PAGE_ROWS,
+    OPT_JSON
+};
 
 static pst_rc take_policy(struct replay *r, const char *name)
 {
     r->all = false;
     return pst_policy_find(name, &r->kind)
                ? PST_OK
-               : pst_fail(PST_E_ARG,
-                          "--policy: unknown policy \"%s\"; expected " PST_POLICY_CHOICES "|belady", name);
+               : pst_fail(PST_E_ARG, "--policy: unknown policy \"%s\"; expected " PST_POLICY_CHOICES, name);
 }
 
 static pst_rc take_option(struct replay *r, int opt)
@@ -273,6 +333,10 @@ static pst_rc take_option(struct replay *r, int opt)
     case OPT_PLAN: r->plan_path = optarg; return PST_OK;
     case OPT_BUFFER: r->buffer = true; return PST_OK;
     case OPT_SEED: return option_int("--seed", optarg, 0, INT64_MAX, &r->seed);
+    case OPT_SUPER_BATCH:
+        return option_int("--super-batch", optarg, 1, PST_POLICY_SUPER_MAX, &r->super_batch);
+    case OPT_EPOCH: return option_int("--epoch", optarg, 1, INT64_MAX, &r->epoch);
+    case OPT_PAGE_ROWS: return option_int("--page-rows", optarg, 1, INT32_MAX, &r->page_rows);
     case OPT_JSON: r->json = true; return PST_OK;
     default: return PST_E_ARG;
     }
@@ -287,6 +351,10 @@ static pst_rc check_args(const struct replay *r, int left)
     if (r->buffer && r->plan_path == NULL)
         return pst_fail(PST_E_ARG,
                         "--buffer requires --plan, because the plan says which rows are in the buffer");
+    if (r->epoch > 0 && r->super_batch == 0)
+        return pst_fail(PST_E_ARG, "--epoch requires --super-batch, because it says where a super-batch ends");
+    if (!r->all && r->kind == PST_POLICY_STATIC && r->page_rows > 1)
+        return pst_fail(PST_E_ARG, "--policy static keeps rows; expected no --page-rows");
     if (!r->all && r->kind == PST_POLICY_STATIC && r->plan_path == NULL)
         return pst_fail(
             PST_E_ARG, "--policy static requires --plan, because the plan says how often each row is needed");
@@ -302,10 +370,13 @@ int cmd_replay(int argc, char **argv)
                                             {"plan", required_argument, NULL, OPT_PLAN},
                                             {"buffer", no_argument, NULL, OPT_BUFFER},
                                             {"seed", required_argument, NULL, OPT_SEED},
+                                            {"super-batch", required_argument, NULL, OPT_SUPER_BATCH},
+                                            {"epoch", required_argument, NULL, OPT_EPOCH},
+                                            {"page-rows", required_argument, NULL, OPT_PAGE_ROWS},
                                             {"json", no_argument, NULL, OPT_JSON},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct replay r = {.rows = -1, .window = DEFAULT_WINDOW, .seed = 1, .all = true};
+    struct replay r = {.rows = -1, .window = DEFAULT_WINDOW, .seed = 1, .page_rows = 1, .all = true};
     pst_rc rc = PST_OK;
     int opt;
     while (rc == PST_OK && (opt = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -328,6 +399,7 @@ int cmd_replay(int argc, char **argv)
     free(r.hotness);
     free(r.buffered);
     free(r.ids);
+    free(r.seen);
     free(r.next);
     free(r.last);
     return command_result("replay", rc);
