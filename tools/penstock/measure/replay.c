@@ -352,7 +352,8 @@ static pst_rc check_args(const struct replay *r, int left)
         return pst_fail(PST_E_ARG,
                         "--buffer requires --plan, because the plan says which rows are in the buffer");
     if (r->epoch > 0 && r->super_batch == 0)
-        return pst_fail(PST_E_ARG, "--epoch requires --super-batch, because it says where a super-batch ends");
+        return pst_fail(PST_E_ARG,
+                        "--epoch requires --super-batch, because it says where a super-batch ends");
     if (!r->all && r->kind == PST_POLICY_STATIC && r->page_rows > 1)
         return pst_fail(PST_E_ARG, "--policy static keeps rows; expected no --page-rows");
     if (!r->all && r->kind == PST_POLICY_STATIC && r->plan_path == NULL)
