@@ -336,5 +336,5 @@ help:
 	@echo 'make install PREFIX=DIR   make uninstall PREFIX=DIR'
 	@echo 'make format lint clean'
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -path '$(BUILD)/tree-*' -prune -o -name '*.d' -print 2>/dev/null)
 .SECONDARY:
