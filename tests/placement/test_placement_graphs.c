@@ -342,7 +342,7 @@ static void bad_input_is_told(void **unused)
     expect(&g, PST_E_ARG, "the SSD's smallest read has 16 bytes");
     g.in = good;
     g.in.threads = 0;
-    expect(&g, PST_E_ARG, "0 threads");
+    expect(&g, PST_E_ARG, "the number of threads is 0");
     g.in = good;
     g.in.vertices = INT64_MAX;
     expect(&g, PST_E_LIMIT, "vertices");

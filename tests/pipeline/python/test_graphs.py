@@ -61,7 +61,7 @@ def graphs_of_dgl():
 @test
 def what_is_wrong_is_said():
     refused(pyg(edge_index=None), "edge_index")
-    refused(pyg(train_mask=TRAIN[:4]), "train_mask", "mask of 5 vertices, found 4")
+    refused(pyg(train_mask=TRAIN[:4]), "train_mask", "mask with 5 entries, one for each vertex, found 4")
     refused(pyg(train_mask=TRAIN.astype(float)), "train_mask", "float64")
     refused(pyg(edge_index=EDGES + 1), "edges.npy", "5")
     refused(pyg(x=FEATURES[:3]), "feat.npy")
