@@ -11,8 +11,10 @@
 #include "stages/lib/order/orders_impl.h"
 
 #define CHOICES_MAX 1500000000 /* swaps that are weighed in all walks: 1 to 3 seconds */
-#define CHOICES_A_SWAP 50      /* and what a swap takes besides, in these units; and 2 for each partition */
-#define NOT_OVERLAPPED 3       /* the cost of a swap that nothing overlaps */
+#define FEW_PARTITIONS 11      /* with at most so many, a part of these choices finds the same costs */
+#define PART_FOR_FEW 20
+#define CHOICES_A_SWAP 50 /* and what a swap takes besides, in these units; and 2 for each partition */
+#define NOT_OVERLAPPED 3  /* the cost of a swap that nothing overlaps */
 #define SEED 0x243F6A8885A308D3u
 #define FRESH_ONE_IN 8 /* walks from the start; the others repeat a part of the best one */
 
@@ -296,6 +298,7 @@ static pst_rc replay(struct search *s, struct pst_order_states *out)
 pst_rc pst_order_auto(struct pst_order_states *out)
 {
     const int64_t bound = pst_order_bound(out->partitions, out->buffer);
+    const int64_t most = out->partitions <= FEW_PARTITIONS ? CHOICES_MAX / PART_FOR_FEW : CHOICES_MAX;
     struct search *s = calloc(1, sizeof *s);
     pst_rc rc = PST_OK;
     if (s != NULL) {
@@ -310,7 +313,7 @@ pst_rc pst_order_auto(struct pst_order_states *out)
         rc = pst_fail(PST_E_NOMEM, "out of memory: cannot search an order of %d partitions", out->partitions);
     if (rc == PST_OK)
         rc = start_with_beta(s);
-    for (int64_t i = 0; rc == PST_OK && s->best_cost > bound && s->choices < CHOICES_MAX; i++)
+    for (int64_t i = 0; rc == PST_OK && s->best_cost > bound && s->choices < most; i++)
         walk(s, i % FRESH_ONE_IN == 0);
     if (rc == PST_OK)
         rc = replay(s, out);
