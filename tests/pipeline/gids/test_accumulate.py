@@ -46,6 +46,9 @@ def auto_waits_for_the_accesses_of_the_model():
         assert r.report["io"]["accesses_wanted"] == 1, r.report["io"]
 
 
+TRIES = 1 if SAN else 3  # other work on the machine disturbs a measurement; a sanitizer disturbs all of them
+
+
 @test
 def the_probe_finds_the_drive():
     """Drives of known speed, measured: the peak, and the overhead, of which the model's latency is a part. The run's counts are
@@ -53,13 +56,16 @@ def the_probe_finds_the_drive():
     with Place() as p:
         want = train(p)
         for dilate, ssds in ((150, 1), (300, 2)):
-            r = train(p, *accumulate("auto", "preset=optane", f"dilate={dilate}", f"ssds={ssds}", "accumulate_probe=true"))
-            io, burst = r.report["io"], r.report["io"]["burst"]
-            assert burst["from"] == "probe" and 0 < burst["probe_s"] < 10, io
-            assert abs(burst["iop_peak"] / 1.5e6 - 1) < 0.2 and 10 < burst["overhead_us"] < 40, burst
-            model = 19 * burst["iop_peak"] * ssds * burst["overhead_us"] * 1e-6
-            assert abs(io["accesses_wanted"] - model) < 1, io
-            assert outcome(r) == outcome(want) and io["rows"] == want.report["io"]["rows"], io
+            for left in reversed(range(TRIES)):
+                r = train(p, *accumulate("auto", "preset=optane", f"dilate={dilate}", f"ssds={ssds}", "accumulate_probe=true"))
+                io, burst = r.report["io"], r.report["io"]["burst"]
+                assert burst["from"] == "probe" and 0 < burst["probe_s"] < 10, io
+                model = 19 * burst["iop_peak"] * ssds * burst["overhead_us"] * 1e-6
+                assert abs(io["accesses_wanted"] - model) < 1, io
+                assert outcome(r) == outcome(want) and io["rows"] == want.report["io"]["rows"], io
+                if SAN or (abs(burst["iop_peak"] / 1.5e6 - 1) < 0.2 and 10 < burst["overhead_us"] < 40):
+                    break
+                assert left > 0, burst
 
 
 @test
