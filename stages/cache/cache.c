@@ -142,13 +142,13 @@ static void report(struct pst_stage *self, const struct cache *c)
     if (rc == PST_OK)
         rc = pst_cache_stage_report_super_batches(self, c);
     if (rc == PST_OK && c->page_bytes > 0)
-        rc = pst_report(self, "mapping",
-                        "{\"page_bytes\": %llu, \"line_rows\": %lld, \"lines\": %lld, \"touched\": %llu, "
-                        "\"faults\": %llu, \"evictions\": %llu}",
-                        (unsigned long long)c->page_bytes, (long long)c->line_rows, (long long)c->nlines,
-                        (unsigned long long)(c->count.units * c->row_pages),
-                        (unsigned long long)c->count.faults,
-                        (unsigned long long)(pst_policy_evictions(c->policy) * c->row_pages));
+        rc =
+            pst_report(self, "mapping",
+                       "{\"page_bytes\": %llu, \"line_rows\": %lld, \"lines\": %lld, \"touched\": %llu, "
+                       "\"faults\": %llu, \"evictions\": %llu}",
+                       (unsigned long long)c->page_bytes, (long long)c->line_rows, (long long)c->nlines,
+                       (unsigned long long)c->count.units * c->row_pages, (unsigned long long)c->count.faults,
+                       (unsigned long long)pst_policy_evictions(c->policy) * c->row_pages);
     if (rc == PST_OK)
         rc = pst_report(self, "governor", "{\"keep_in_flight\": %lld, \"slots\": %u, \"slots_used\": %u}",
                         (long long)c->keep_in_flight, c->njobs, c->count.asked_max);
