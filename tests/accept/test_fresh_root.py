@@ -29,6 +29,8 @@ mount -t proc proc "$1/proc"
 mount -t tmpfs tmpfs "$1/dev"
 for device in null zero full random urandom tty; do touch "$1/dev/$device"; mount --bind "/dev/$device" "$1/dev/$device"; done
 mkdir "$1/dev/shm" "$1/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$1/dev/pts"
+ln -s pts/ptmx "$1/dev/ptmx"
 ln -s /proc/self/fd "$1/dev/fd"
 mount -t tmpfs tmpfs "$1/dev/shm"
 mount --rbind /sys "$1/sys"
