@@ -189,6 +189,19 @@ def gc_knows_every_file_that_a_run_writes():
 
 
 @test
+def gc_keeps_arrays_of_the_user():
+    """A run that was killed before its first checkpoint, and a file of the user beside the run's own."""
+    with Place() as p:
+        run = cut_off(p, p.path("runs/a"))
+        mine = put(os.path.join(run, "arrays", "thesis.npy"))
+        ours = put(os.path.join(run, "arrays", "embeddings"))
+        said = gc(p)
+        assert "kept runs/a" in said and "arrays/thesis.npy" in said and os.path.exists(mine) and os.path.exists(ours), said
+        os.unlink(mine)
+        assert gc(p) == "removed runs/a\n"
+
+
+@test
 def a_build_in_another_pid_namespace_goes_on():
     if not can(*NEW_NAMESPACE):
         raise Skip("no private PID namespace")

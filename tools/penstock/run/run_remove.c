@@ -23,7 +23,7 @@ static const struct {
     {"logs", {"*.log"}},
     {"plan", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}},
     {"plan-*", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}}, /* of another planner */
-    {"arrays", {"*"}},
+    {"arrays", {"embeddings"}},
     {"checkpoints", {NULL}}, /* a run with a checkpoint is kept */
     {"trace", {"*.json"}},
     {"mps", {"control*", "log", "nvidia-cuda-mps-*"}}, /* made by CUDA's daemon */
