@@ -129,6 +129,7 @@ def runs_are_listed():
                 run.process.kill()
                 run.wait()
         os.mkdir(p.path("runs/notes"))  # not a run
+        os.mkfifo(p.path("runs/notes/report.json"))  # nobody will ever write to it
         rows = json.loads(command("runs", "--json", cwd=p.dir).stdout)
         found = {os.path.basename(row["run"]): row for row in rows}
         assert {name: row["status"] for name, row in found.items()} == {"ok": "ok", "failed": "failed", "killed": "killed", "active": "running"}

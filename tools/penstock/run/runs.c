@@ -17,11 +17,13 @@
 
 /* ---- one run ------------------------------------------------------------------------------------- */
 
+/* NULL: no such regular file (opening a pipe would wait for its writer), or no JSON. */
 static json_t *load(const char *dir, const char *name)
 {
     char path[PST_PATH_MAX + 32];
+    struct stat st;
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    return json_load_file(path, 0, NULL);
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? json_load_file(path, 0, NULL) : NULL;
 }
 
 static bool has_lock(const char *dir)
