@@ -9,7 +9,7 @@
 #include "stages/lib/sampling/draft.h"
 #include "stages/lib/sampling/sampling_impl.h"
 
-#define LISTS_SECTORS_MAX 131072 /* of a slot: 64 MiB; a hop that wants more takes several rounds */
+#define LISTS_SECTORS_MAX 16384 /* of a slot: 8 MiB; a hop that wants more takes several rounds */
 
 /* A draft, and the slot that it fills. */
 struct filling {
