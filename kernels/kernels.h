@@ -302,6 +302,19 @@ PST_API void pst_k_softmax_xent(struct pst_queue *q, const pst_real *logits, int
                                 pst_real *grad, int64_t ld_grad, double *loss, int64_t *correct,
                                 int64_t *counted);
 
+/* How a loss counts classes. */
+struct pst_xent {
+    const pst_real *weight; /* of each class, where the queue computes */
+    double total;           /* their sum */
+    double smoothing;       /* label smoothing (Szegedy et al. 2016, section 7): 0 <= smoothing < 1 */
+};
+/* The same with weights w and smoothing s: the loss of a row with label y is -(1 - s) w[y] log p[y] - s /
+ * classes times the sum over all classes c of w[c] log p[c]. */
+PST_API void pst_k_softmax_xent_weighted(struct pst_queue *q, const struct pst_xent *how,
+                                         const pst_real *logits, int64_t ld, const int32_t *labels, int64_t n,
+                                         int64_t classes, double normaliser, pst_real *grad, int64_t ld_grad,
+                                         double *loss, int64_t *correct, int64_t *counted);
+
 #define PST_LABEL_IGNORED 255 /* a label that counts nowhere */
 enum pst_label_count {        /* of labels that are not ignored */
                        PST_LABEL_TRUE_POSITIVES,
@@ -323,10 +336,29 @@ PST_API void pst_k_sigmoid_xent(struct pst_queue *q, const pst_real *logits, int
 struct pst_adam {
     double rate, beta1, beta2, eps, weight_decay; /* weight_decay is an L2 penalty, added to the gradient */
     int64_t step;                                 /* 1 at the first call */
+    bool decoupled; /* AdamW: weights are multiplied by 1 - rate * weight_decay instead */
 };
-/* One Adam step (Kingma & Ba 2015, algorithm 1) over n parameters. */
+/* One Adam step (Kingma & Ba 2015, algorithm 1) over n parameters. Decoupled: Loshchilov & Hutter 2019,
+ * algorithm 2. */
 PST_API void pst_k_adam(struct pst_queue *q, const struct pst_adam *opt, pst_real *w, const pst_real *g,
                         pst_real *m, pst_real *v, int64_t n);
+
+struct pst_sgd {
+    double rate, momentum, weight_decay; /* weight_decay is an L2 penalty, added to the gradient */
+    bool nesterov;
+};
+/* One step of stochastic gradient descent with momentum over n parameters, in the form of Sutskever et al.
+ * 2013, section 2, with the rate outside the sum: m = momentum m + g; then w -= rate m, or, with nesterov,
+ * w -= rate (g + momentum m). m begins as zeros. */
+PST_API void pst_k_sgd(struct pst_queue *q, const struct pst_sgd *opt, pst_real *w, const pst_real *g,
+                       pst_real *m, int64_t n);
+
+/* *sum = the sum of x[i]^2, in an order that depends only on n. */
+PST_API void pst_k_square_sum(struct pst_queue *q, const pst_real *x, int64_t n, double *sum);
+/* Clipping by the norm (Pascanu et al. 2013, algorithm 1): x is multiplied by most / (norm + 1e-6) if that is
+ * below 1. norm is the square root of *square_sum, which lies where the queue computes. most > 0. */
+#define PST_CLIP_EPS 1e-6
+PST_API void pst_k_clip(struct pst_queue *q, pst_real *x, int64_t n, const double *square_sum, double most);
 
 PST_END_DECLS
 #endif

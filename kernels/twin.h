@@ -63,8 +63,12 @@ PST_BEGIN_DECLS
     X(batch_norm_grad)                                                                                       \
     X(affine)                                                                                                \
     X(softmax_xent)                                                                                          \
+    X(softmax_xent_weighted)                                                                                 \
     X(sigmoid_xent)                                                                                          \
     X(adam)                                                                                                  \
+    X(sgd)                                                                                                   \
+    X(square_sum)                                                                                            \
+    X(clip)                                                                                                  \
     X(embed_query)                                                                                           \
     X(embed_query_grad)                                                                                      \
     X(embed_scores)                                                                                          \

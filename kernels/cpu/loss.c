@@ -103,6 +103,78 @@ void pst_k_softmax_xent(struct pst_queue *q, const pst_real *logits, int64_t ld,
     }
 }
 
+/* ---- weights of classes, smoothed labels --------------------------------------------------------- */
+
+/* The sum of weight[c] * (row[c] - largest). */
+PST_CPU_INLINE double weighted_sum(const pst_real *restrict weight, const pst_real *restrict row,
+                                   int64_t classes, pst_real largest)
+{
+    double sum[COLUMNS] = {0};
+    int64_t c = 0;
+    for (; c + COLUMNS <= classes; c += COLUMNS)
+        for (int i = 0; i < COLUMNS; i++)
+            sum[i] += (double)weight[c + i] * (double)(row[c + i] - largest);
+    for (int i = 0; c + i < classes; i++)
+        sum[i] += (double)weight[c + i] * (double)(row[c + i] - largest);
+    for (int half = COLUMNS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            sum[i] += sum[i + half];
+    return sum[0];
+}
+
+/* The loss is all * log(sum of exponentials) - hit * logit of the label - spread * weighted sum of the
+ * logits, where `largest` is subtracted from each logit. */
+PST_CPU_CLONES static struct row_loss weighted_loss_of_row(const struct pst_xent *how, const pst_real *row,
+                                                           int32_t label, int64_t classes, double normaliser,
+                                                           pst_real *grad)
+{
+    pst_real kept[KEPT];
+    const double hit = (1 - how->smoothing) * (double)how->weight[label] / normaliser,
+                 spread = how->smoothing / (double)classes / normaliser, all = hit + spread * how->total;
+    const pst_real largest = largest_of(row, classes);
+    double sum = 0;
+    for (int64_t at = 0; at < classes; at += KEPT)
+        sum += exponentials(row + at, pst_min_i64(KEPT, classes - at), largest, kept);
+    for (int64_t at = 0; grad && at < classes; at += KEPT) {
+        const int64_t n = pst_min_i64(KEPT, classes - at);
+        if (classes > KEPT)
+            (void)exponentials(row + at, n, largest, kept);
+        const pst_real share = (pst_real)(all / sum), even = (pst_real)spread;
+        for (int64_t c = 0; c < n; c++)
+            grad[at + c] = kept[c] * share - even * how->weight[at + c];
+    }
+    if (grad)
+        grad[label] -= (pst_real)hit;
+    double loss = all * log(sum) - hit * (double)(row[label] - largest);
+    if (spread > 0)
+        loss -= spread * weighted_sum(how->weight, row, classes, largest);
+    return (struct row_loss){loss, place_of(row, classes, largest) == label};
+}
+
+void pst_k_softmax_xent_weighted(struct pst_queue *q, const struct pst_xent *how, const pst_real *logits,
+                                 int64_t ld, const int32_t *labels, int64_t n, int64_t classes,
+                                 double normaliser, pst_real *grad, int64_t ld_grad, double *loss,
+                                 int64_t *correct, int64_t *counted)
+{
+    assert(q == NULL && n >= 0 && classes > 0 && ld >= classes && normaliser > 0);
+    assert((grad == NULL || ld_grad >= classes) && how->smoothing >= 0 && how->smoothing < 1);
+    (void)q;
+    for (int64_t i = 0; i < n; i++) {
+        pst_real *out = grad ? grad + i * ld_grad : NULL;
+        assert(labels[i] < classes);
+        if (labels[i] < 0) {
+            if (out)
+                memset(out, 0, (size_t)classes * sizeof *out);
+            continue;
+        }
+        const struct row_loss r =
+            weighted_loss_of_row(how, logits + i * ld, labels[i], classes, normaliser, out);
+        *loss += r.loss;
+        *correct += r.correct;
+        ++*counted;
+    }
+}
+
 /* ---- several labels a vertex --------------------------------------------------------------------- */
 
 /* The losses of n <= KEPT columns: max(x, 0) - x * label + log(1 + t) each, with t = exp(-|x|). The

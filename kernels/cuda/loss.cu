@@ -72,6 +72,40 @@ __global__ void __launch_bounds__(PST_CU_THREADS) xent(rows f)
     }
 }
 
+/* With weights of classes and smoothed labels: the CPU's weighted_loss_of_row. */
+__global__ void __launch_bounds__(PST_CU_THREADS) weighted_xent(rows f, pst_xent how)
+{
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    const double spread = how.smoothing / (double)f.classes / f.normaliser;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
+        const float *row = f.logits + i * f.ld;
+        float *grad = f.grad ? f.grad + i * f.ld_grad : NULL;
+        const int32_t label = f.labels[i];
+        const bool counted = label >= 0 && label < f.classes;
+        if (label >= f.classes)
+            pst_cu_fault(f.status, PST_E_ARG);
+        const double hit = counted ? (1 - how.smoothing) * (double)how.weight[label] / f.normaliser : 0;
+        const double all = hit + spread * how.total;
+        const float largest = largest_of(row, f.classes, lane);
+        double sum = 0, weighted = 0;
+        for (int64_t c = lane; c < f.classes; c += PST_CU_WARP) {
+            sum += (double)expf(row[c] - largest);
+            weighted += spread > 0 ? (double)how.weight[c] * (double)(row[c] - largest) : 0;
+        }
+        sum = pst_cu_warp_sum(sum);
+        weighted = pst_cu_warp_sum(weighted);
+        const float share = (float)(all / sum), even = (float)spread, one = (float)hit;
+        for (int64_t c = lane; grad && c < f.classes; c += PST_CU_WARP)
+            grad[c] =
+                counted ? expf(row[c] - largest) * share - even * how.weight[c] - (c == label ? one : 0) : 0;
+        const int64_t place = place_of(row, f.classes, largest, lane);
+        if (lane > 0)
+            continue;
+        f.counts[i] = counted ? 1 + (place == label) : 0;
+        f.losses[i] = counted ? all * log(sum) - hit * (double)(row[label] - largest) - spread * weighted : 0;
+    }
+}
+
 /* One block. */
 __global__ void __launch_bounds__(PST_CU_THREADS) add_up(rows f, totals t)
 {
@@ -191,9 +225,10 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_up_labels(label_rows f, do
 }
 } // namespace
 
-void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, const int32_t *labels,
-                        int64_t n, int64_t classes, double normaliser, float *grad, int64_t ld_grad,
-                        double *loss, int64_t *correct, int64_t *counted)
+/* how: NULL: plain. */
+static void softmax(struct pst_queue *q, const struct pst_xent *how, const float *logits, int64_t ld,
+                    const int32_t *labels, int64_t n, int64_t classes, double normaliser, float *grad,
+                    int64_t ld_grad, const totals &t)
 {
     assert(n >= 0 && n <= INT32_MAX && classes > 0 && ld >= classes && normaliser > 0);
     assert(grad == NULL || ld_grad >= classes);
@@ -201,9 +236,29 @@ void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, co
     double *losses = static_cast<double *>(pst_cu_scratch(q, (size_t)n * sizeof *losses));
     int32_t *counts = static_cast<int32_t *>(pst_cu_scratch(q, (size_t)n * sizeof *counts));
     const rows f = {logits, ld, labels, n, classes, normaliser, grad, ld_grad, losses, counts, q->status};
-    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(xent, f);
+    const struct pst_cu_launch all = pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP));
+    if (how)
+        all(weighted_xent, f, *how);
+    else
+        all(xent, f);
     if (n > 0)
-        pst_cu_on(q, 1)(add_up, f, totals{loss, correct, counted});
+        pst_cu_on(q, 1)(add_up, f, t);
+}
+
+void pst_k_softmax_xent(struct pst_queue *q, const float *logits, int64_t ld, const int32_t *labels,
+                        int64_t n, int64_t classes, double normaliser, float *grad, int64_t ld_grad,
+                        double *loss, int64_t *correct, int64_t *counted)
+{
+    softmax(q, NULL, logits, ld, labels, n, classes, normaliser, grad, ld_grad, {loss, correct, counted});
+}
+
+void pst_k_softmax_xent_weighted(struct pst_queue *q, const struct pst_xent *how, const float *logits,
+                                 int64_t ld, const int32_t *labels, int64_t n, int64_t classes,
+                                 double normaliser, float *grad, int64_t ld_grad, double *loss,
+                                 int64_t *correct, int64_t *counted)
+{
+    assert(how->smoothing >= 0 && how->smoothing < 1);
+    softmax(q, how, logits, ld, labels, n, classes, normaliser, grad, ld_grad, {loss, correct, counted});
 }
 
 void pst_k_sigmoid_xent(struct pst_queue *q, const float *logits, int64_t ld, const uint8_t *labels,

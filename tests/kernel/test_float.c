@@ -422,7 +422,7 @@ static void test_adam(void **state)
         dw[i] = (double)w[i];
     for (int step = 1; step <= 20; step++) {
         float *g = random_array(N);
-        const struct pst_adam opt = {0.01, 0.9, 0.999, 1e-8, 0.1, step};
+        const struct pst_adam opt = {0.01, 0.9, 0.999, 1e-8, 0.1, step, false};
         pst_k_adam(NULL, &opt, w, g, m, v, N);
         for (int i = 0; i < N; i++) {
             const double grad = (double)g[i] + 0.1 * dw[i];

@@ -331,6 +331,50 @@ static void test_softmax_xent(void **state)
     }
 }
 
+static void test_softmax_xent_weighted(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(400), classes = 1 + size_below(rnd(4) ? 60 : 700);
+        struct matrix logits = matrix_new(n, classes), grad = matrix_new(n, classes);
+        struct both labels = both_new((size_t)n * sizeof(int32_t)), sums = both_new(sizeof(struct sums));
+        struct both weight = floats_new(classes);
+        struct pst_xent how = {.weight = weight.host, .smoothing = rnd(3) ? 0.1 : 0};
+        for (int64_t i = 0; i < n * logits.ld; i++)
+            host(&logits)[i] = (float)rnd(100) * 0.1f;
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)labels.host)[i] = (int32_t)rnd((uint64_t)classes + 1) - 1;
+        for (int64_t c = 0; c < classes; c++) {
+            ((float *)weight.host)[c] = (float)rnd(16) * 0.25f;
+            how.total += (double)((float *)weight.host)[c];
+        }
+        send(&logits.all);
+        send(&labels);
+        send(&weight);
+        const bool wanted = rnd(4);
+        struct sums *h = sums.host, *d = sums.device;
+        cpu->softmax_xent_weighted(NULL, &how, host(&logits), logits.ld, labels.host, n, classes,
+                                   (double)n + 1, wanted ? host(&grad) : NULL, grad.ld, &h->loss, &h->correct,
+                                   &h->counted);
+        how.weight = weight.device;
+        cuda->softmax_xent_weighted(queue, &how, device(&logits), logits.ld, labels.device, n, classes,
+                                    (double)n + 1, wanted ? device(&grad) : NULL, grad.ld, &d->loss,
+                                    &d->correct, &d->counted);
+        close_floats(&grad.all, LIMIT, "gradient of the weighted loss");
+        struct sums *got = fetched(&sums);
+        assert_int_equal(got->correct, h->correct);
+        assert_int_equal(got->counted, h->counted);
+        assert_true(fabs(got->loss - h->loss) <= LIMIT * fabs(h->loss));
+        free(got);
+        matrix_free(&logits);
+        matrix_free(&grad);
+        both_free(&labels);
+        both_free(&sums);
+        both_free(&weight);
+    }
+}
+
 /* A label that is no class is told; NaNs stay. */
 static void test_softmax_xent_faults(void **state)
 {
@@ -445,7 +489,8 @@ static void test_adam(void **state)
         for (int64_t i = 0; i < n + skip; i++)
             ((float *)v.host)[i] *= ((float *)v.host)[i];
         send(&v);
-        const struct pst_adam opt = {0.01, 0.9, 0.999, 1e-8, rnd(2) ? 0 : 5e-4, 1 + (int64_t)rnd(100)};
+        const struct pst_adam opt = {0.01,  0.9, 0.999, 1e-8, rnd(2) ? 0 : 5e-4, 1 + (int64_t)rnd(100),
+                                     rnd(2)};
         cpu->adam(NULL, &opt, (float *)w.host + skip, (float *)g.host + skip, (float *)m.host + skip,
                   (float *)v.host + skip, n);
         cuda->adam(queue, &opt, (float *)w.device + skip, (float *)g.device + skip, (float *)m.device + skip,
@@ -457,6 +502,53 @@ static void test_adam(void **state)
         both_free(&g);
         both_free(&m);
         both_free(&v);
+    }
+}
+
+static void test_sgd(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(5000);
+        struct both w = floats_new(n), g = floats_new(n), m = floats_new(n);
+        const struct pst_sgd opt = {0.1, rnd(3) ? 0.9 : 0, rnd(2) ? 0 : 5e-4, rnd(2)};
+        cpu->sgd(NULL, &opt, w.host, g.host, m.host, n);
+        cuda->sgd(queue, &opt, w.device, g.device, m.device, n);
+        same_bytes(&w, w.bytes, "weights");
+        same_bytes(&m, m.bytes, "momentum");
+        both_free(&w);
+        both_free(&g);
+        both_free(&m);
+    }
+}
+
+/* Norms at, below and above the limit; and one that is not finite. */
+static void test_clip(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const int64_t n = size_below(rnd(9) ? 9000 : TWIN_MOST);
+        struct both x = floats_new(n), sum = both_new(sizeof(double));
+        const double most = rnd(2) ? 1e-3 * (double)(1 + rnd(100)) : 1e3;
+        if (n > 0 && rnd(8) == 0)
+            ((float *)x.host)[rnd((uint64_t)n)] = rnd(2) ? INFINITY : NAN;
+        send(&x);
+        cpu->square_sum(NULL, x.host, n, sum.host);
+        cuda->square_sum(queue, x.device, n, sum.device);
+        const double *host_sum = sum.host;
+        double *got = fetched(&sum);
+        assert_true(fabs(*got - *host_sum) <= 1e-12 * *host_sum || !isfinite(*host_sum));
+        assert_int_equal(isnan(*got), isnan(*host_sum));
+        send(&sum); /* the last bit may differ */
+        cpu->clip(NULL, x.host, n, sum.host, most);
+        cuda->clip(queue, x.device, n, sum.device, most);
+        if (isfinite(*host_sum))
+            same_bytes(&x, x.bytes, "clipped");
+        free(got);
+        both_free(&x);
+        both_free(&sum);
     }
 }
 
@@ -477,9 +569,12 @@ int main(void)
         cmocka_unit_test(test_batch_norm_grad),
         cmocka_unit_test(test_softmax_xent),
         cmocka_unit_test(test_softmax_xent_faults),
+        cmocka_unit_test(test_softmax_xent_weighted),
         cmocka_unit_test(test_sigmoid_xent),
         cmocka_unit_test(test_sigmoid_xent_faults),
         cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_clip),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }
