@@ -31,7 +31,7 @@ static struct pst_tensor numbers(const char *name, int64_t n, const int64_t *dat
     return t;
 }
 
-static struct pst_tensor schedule_tensor(const struct pst_embed_plateau_state *s)
+static struct pst_tensor schedule_tensor(const struct pst_plateau_state *s)
 {
     return (struct pst_tensor){.name = "schedule",
                                .dtype = PST_F64,
@@ -177,7 +177,7 @@ pst_rc pst_commit_load_best(const char *run_dir, const struct pst_commit_best *b
 }
 
 pst_rc pst_commit_load(const char *path, struct pst_vectors *v, struct pst_vectors_table *table,
-                       int partitions, struct pst_embed_plateau_state *schedule, struct pst_commit_best *best,
+                       int partitions, struct pst_plateau_state *schedule, struct pst_commit_best *best,
                        uint64_t *next_batch)
 {
     struct pst_checkpoint ck;

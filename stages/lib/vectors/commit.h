@@ -10,7 +10,7 @@
 #define PST_VECTORS_COMMIT_H
 
 #include "common/store/checkpoint.h"
-#include "stages/lib/embed/plateau.h"
+#include "stages/lib/learning/plateau.h"
 #include "stages/lib/vectors/exchange.h"
 #include "stages/lib/vectors/vectors.h"
 
@@ -42,7 +42,7 @@ struct pst_commit {
     int partitions;
     const char *model;                              /* a name of pst_embed_model_named */
     bool inverse;                                   /* relations have a second embedding, for sources */
-    const struct pst_embed_plateau_state *schedule; /* NULL: the rate is constant */
+    const struct pst_plateau_state *schedule; /* NULL: the rate is constant */
 };
 
 /* The tensor "epoch" of a checkpoint of the middle of an epoch: what was trained of it so far. */
@@ -57,7 +57,7 @@ PST_API PST_MUST_USE pst_rc pst_commit_save(const struct pst_commit *c, const st
  * NULL; and *best. *next_batch is where the run goes on. */
 PST_API PST_MUST_USE pst_rc pst_commit_load(const char *path, struct pst_vectors *v,
                                             struct pst_vectors_table *table, int partitions,
-                                            struct pst_embed_plateau_state *schedule,
+                                            struct pst_plateau_state *schedule,
                                             struct pst_commit_best *best, uint64_t *next_batch);
 /* Fills the table of the best epoch's checkpoint, if it is in the run's directory. A run that goes on in
  * another directory leaves it in the first one. */

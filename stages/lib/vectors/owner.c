@@ -103,9 +103,9 @@ static void follow(struct pst_vectors_owner *s, const struct pst_row_batch *b,
                    const struct pst_embed_ranks *val)
 {
     if (s->evaluate == PST_VECTORS_EPOCHS && val->n > 0)
-        pst_embed_plateau_step(&s->plateau, PST_EMBED_FIGURE_MRR, val->reciprocal / (double)val->n);
+        pst_plateau_step(&s->plateau, PST_PLATEAU_SCORE, val->reciprocal / (double)val->n);
     else
-        pst_embed_plateau_step(&s->plateau, PST_EMBED_FIGURE_LOSS, mean_loss(b));
+        pst_plateau_step(&s->plateau, PST_PLATEAU_LOSS, mean_loss(b));
     s->vectors.scale = (float)s->plateau.state.scale;
 }
 
@@ -468,7 +468,7 @@ static pst_rc make_schedule(struct pst_vectors_owner *s)
     if (s->schedule == PST_VECTORS_PLATEAU && s->rate_min > s->rate)
         return pst_fail(PST_E_ARG, "rate_min is %g, but rate is %g; expected at most the rate", s->rate_min,
                         s->rate);
-    s->plateau = (struct pst_embed_plateau){.patience = (double)s->patience,
+    s->plateau = (struct pst_plateau){.patience = (double)s->patience,
                                             .factor = s->factor,
                                             .least = s->rate_min / s->rate,
                                             .state = {.scale = 1}};
@@ -476,7 +476,7 @@ static pst_rc make_schedule(struct pst_vectors_owner *s)
 }
 
 /* What a checkpoint has of it. */
-static struct pst_embed_plateau_state *schedule_of(struct pst_vectors_owner *s)
+static struct pst_plateau_state *schedule_of(struct pst_vectors_owner *s)
 {
     return s->schedule == PST_VECTORS_PLATEAU ? &s->plateau.state : NULL;
 }

@@ -12,7 +12,7 @@
 #include "common/slots/row_batch.h"
 #include "common/stage.h"
 #include "common/store/store.h"
-#include "stages/lib/embed/plateau.h"
+#include "stages/lib/learning/plateau.h"
 #include "stages/lib/parts/training.h"
 #include "stages/lib/vectors/commit.h"
 #include "stages/lib/vectors/evaluate.h"
@@ -47,7 +47,7 @@ struct pst_vectors_owner {
     struct pst_dataset ds;
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
-    struct pst_embed_plateau plateau;         /* its state is of the end of the last epoch */
+    struct pst_plateau plateau;         /* its state is of the end of the last epoch */
     struct pst_commit_best best;
     struct pst_vectors_initial initial;   /* of init_from */
     struct pst_vectors_exchange exchange; /* if there are several partitions */

@@ -1,0 +1,79 @@
+/* metric.h: figures of a classifier's predictions for a list of vertices, which are exact and do not depend
+ * on the number of threads.
+ *
+ *   macro F1: the mean of the classes' F1 = 2 TP / (2 TP + FP + FN). With one label a vertex, only classes
+ * count that are a vertex's label or prediction; with several, every class does, and one without TP, FP and
+ * FN has F1 0. ROC AUC: the chance that a vertex of the class has a higher score than a vertex of another
+ * class, where equal scores count half (Fawcett 2006, section 8, algorithm 2; Mann & Whitney). average
+ * precision: the sum over the thresholds, from high to low, of (recall - recall before) * precision, without
+ *     interpolation. Equal scores are one threshold.
+ *
+ * The last two are means over the classes that have vertices in and out of the class. If each vertex has one
+ * of two classes, they are those of class 1. scikit-learn's roc_auc_score (multi_class="ovr"),
+ * average_precision_score and f1_score (average="macro") have the same definitions.
+ *
+ * Scores are float32: the logarithm of the softmax, the difference of the two logits if there are two
+ * classes, and the logit if a vertex has several labels. They are kept for all vertices of the list: 4 bytes
+ * for each vertex and class.
+ *
+ * Owner: the caller; pst_metric_open borrows its list. Threads: notes of different vertices may be made at
+ * once. */
+#ifndef PST_METRIC_H
+#define PST_METRIC_H
+
+#include "kernels/kernels.h"
+
+enum pst_metric_kind {
+    PST_METRIC_NONE,
+    PST_METRIC_MACRO_F1,
+    PST_METRIC_ROC_AUC,
+    PST_METRIC_AVERAGE_PRECISION,
+    PST_METRIC_KINDS
+};
+
+PST_API const char *pst_metric_name(enum pst_metric_kind kind); /* as in reports: "macro_f1" */
+static inline bool pst_metric_ranks(enum pst_metric_kind kind)  /* it needs scores */
+{
+    return kind == PST_METRIC_ROC_AUC || kind == PST_METRIC_AVERAGE_PRECISION;
+}
+
+/* What is known of all vertices of the graph. */
+struct pst_metric_labels {
+    const int32_t *one;     /* the class of each vertex, negative: unknown; NULL: vertices have several */
+    const uint8_t *several; /* classes of each: 0, 1 or PST_LABEL_IGNORED */
+    int64_t classes;
+};
+
+struct pst_metric {
+    enum pst_metric_kind kind;
+    struct pst_metric_labels labels;
+    int64_t *ids; /* of the list, ascending */
+    int64_t n;
+    int64_t columns; /* of scores: classes, or 1 if there are two and a vertex has one */
+    float *score;    /* (columns, n), the caller's; NULL if the kind needs none */
+};
+
+/* Sorts a copy of ids(n). PST_E_NOMEM. The caller then sets metric->score to pst_metric_score_bytes bytes. */
+PST_API PST_MUST_USE pst_rc pst_metric_open(struct pst_metric *metric, enum pst_metric_kind kind,
+                                            const struct pst_metric_labels *labels, const int64_t *ids,
+                                            int64_t n);
+PST_API void pst_metric_close(struct pst_metric *metric);
+PST_API size_t pst_metric_score_bytes(const struct pst_metric *metric);
+/* Of the scratch memory of one thread in pst_metric_rank. */
+PST_API size_t pst_metric_scratch_bytes(const struct pst_metric *metric);
+
+/* Keeps the scores of those of the vertices first..first+n that are in the list. logits: n rows, ld apart. */
+PST_API void pst_metric_note(struct pst_metric *metric, const pst_real *logits, int64_t ld, int64_t first,
+                             int64_t n);
+/* The figure of one column of scores, in sum[column]; -1: the class has no vertices, or all. Columns can be
+ * ranked at once, each thread with its own scratch. */
+PST_API void pst_metric_rank(const struct pst_metric *metric, int64_t column, void *scratch, double *figure);
+/* The mean of figures(n) that are not negative; -1: there are none. */
+PST_API double pst_metric_mean(const double *figures, int64_t n);
+
+/* Macro F1, from the predictions of all vertices of the graph: the class of each, or classes of each, 0 or 1.
+ * -1: no vertex has a known label. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_metric_macro_f1(const struct pst_metric *metric, const int32_t *one,
+                                                const uint8_t *several, double *figure);
+
+#endif
