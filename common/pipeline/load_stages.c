@@ -45,6 +45,31 @@ static void check_needed(struct pst_pipeline_loading *ld, const struct pst_pipel
     pst_pipeline_error(ld, at, "%s needs the parameter %s (%s)", param->needed_if, param->name, param->help);
 }
 
+static bool same_value(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b);
+}
+
+/* A value that would have no effect. A resolved pipeline has all defaults, so these are accepted. */
+static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                       const struct pst_param_desc *param, const json_t *own, const char *path)
+{
+    const json_t *value = json_object_get(stage->params, param->name);
+    char at[PST_JSON_PATH_MAX], why[PST_DESC_WHY_MAX];
+    if (!param->only_if || !value || pst_condition_holds(param->only_if, stage->params))
+        return;
+    json_t *def = json_loads(param->def, JSON_DECODE_ANY, NULL), *normal = NULL;
+    if (pst_desc_value(param, def, &normal, why) && !same_value(value, normal)) {
+        const bool shared = !json_object_get(own, param->name);
+        (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
+        pst_pipeline_error(ld, at, "this parameter has an effect only if %s; %s cannot be set otherwise",
+                           param->only_if, param->name);
+    }
+    json_decref(def);
+    json_decref(normal);
+}
+
 /* Unknown parameters. If --with or --set changed `run` after they were given, they belong to another stage:
  * one error tells them all, and how to remove them. */
 static void check_param_keys(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
@@ -94,8 +119,10 @@ static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_sta
         names[n++] = p->name;
         load_param(ld, stage, p, own, path);
     }
-    for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         check_needed(ld, stage, p, path);
+        check_used(ld, stage, p, own, path);
+    }
     check_param_keys(ld, stage, own, path, names, n);
 }
 

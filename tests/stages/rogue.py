@@ -10,7 +10,7 @@ WAYS = ("good good-drops good-merges batch+1000 batch-max micro part flags-0 fla
         "needs-align total-early total-text report-nothing report-stages report-status").split()
 LAST_BATCH = 19  # of the tests' pipelines
 DESCRIPTION = {
-    "abi": 2, "name": "rogue", "help": "breaks the protocol",
+    "abi": 3, "name": "rogue", "help": "breaks the protocol",
     "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "words", "dtype": "int64", "rank": 1, "memory": "cpu",
                "hold": 1},
               {"name": "out", "dir": "out", "help": "the same", "type": "words", "dtype": "int64", "rank": 1, "memory": "cpu",

@@ -203,6 +203,9 @@ static void test_descriptions(void **state)
              (struct pst_param_desc){.name = "z", .type = PST_PARAM_REAL, .help = "h", .automatic = true}),
         "only an int or bytes parameter can be automatic");
     PARAMS_REFUSED(params[0].needed_if = "n=1", "only a string parameter can have needed_if");
+    PARAMS_REFUSED(params[0].only_if = "nothing=1", "only_if: \"nothing=1\": unknown parameter nothing");
+    PARAMS_REFUSED((params[0].only_if = "n=1", params[0].def = NULL),
+                   "a parameter with only_if must have a default");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");
     PARAMS_REFUSED(params[0].type = (enum pst_param_type)99, "has an invalid type, or its type is a choice");
 }

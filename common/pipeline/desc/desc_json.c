@@ -36,10 +36,11 @@ static json_t *port_to_json(const struct pst_port_desc *p)
 static json_t *param_to_json(const struct pst_param_desc *p)
 {
     json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *j = json_pack("{ss ss so* sf sf ss* ss* ss* ss sb sb}", "name", p->name, "type",
-                          pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
-                          "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "help",
-                          p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic);
+    json_t *j =
+        json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss sb sb}", "name", p->name, "type",
+                  pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max, "choices",
+                  p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if", p->only_if, "help",
+                  p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic);
     if (p->count_min != 0 || p->count_max != 0) {
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
@@ -146,7 +147,7 @@ static bool port_from_json(struct pst_port_desc *port, const json_t *j)
 
 static bool param_from_json(struct pst_param_desc *param, json_t *j)
 {
-    static const char *const texts[] = {"choices", "equals", "needed_if"};
+    static const char *const texts[] = {"choices", "equals", "needed_if", "only_if"};
     const char *type = text_of(j, "type");
     json_int_t count_min, count_max;
     int kind = -1;
@@ -174,6 +175,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .choices = text_of(j, "choices"),
         .equals = text_of(j, "equals"),
         .needed_if = text_of(j, "needed_if"),
+        .only_if = text_of(j, "only_if"),
         .help = text_of(j, "help"),
         .fixed = json_is_true(json_object_get(j, "fixed")),
         .automatic = json_is_true(json_object_get(j, "automatic")),

@@ -14,7 +14,7 @@ import types
 from .minibatch import Minibatch
 from .wire import END, FRAME, LAST_PART, Wire
 
-ABI = 2
+ABI = 3
 NO_LIMIT = 2 ** 53
 
 
