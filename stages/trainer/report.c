@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { NUMBER_MAX = 40 }; /* a real number as JSON */
+enum { NUMBER_MAX = 40, METRIC_MAX = 100 }; /* a real number as JSON; with its name */
 
 /* A share as JSON; a negative one was not measured. */
 static const char *share(double value, char out[NUMBER_MAX])
@@ -24,17 +24,28 @@ static const char *measure(const struct trainer *t)
     return t->config.multilabel ? "micro_f1" : "accuracy";
 }
 
-pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val)
+/* `,"PREFIX_METRIC":VALUE`; nothing if the metric is the measure above. */
+static const char *metric(const struct trainer *t, const char *prefix, double value, char out[METRIC_MAX])
+{
+    char text[NUMBER_MAX];
+    out[0] = '\0';
+    if (t->recipe.metric != PST_METRIC_NONE)
+        (void)snprintf(out, METRIC_MAX, ",\"%s_%s\":%s", prefix, pst_metric_name(t->recipe.metric),
+                       share(value, text));
+    return out;
+}
+
+pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val, double by)
 {
     const struct pst_gnn_training *p = &t->now;
-    char train_text[NUMBER_MAX], val_text[NUMBER_MAX];
+    char train_text[NUMBER_MAX], val_text[NUMBER_MAX], more[METRIC_MAX];
     const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
     return pst_report(self, "epochs",
                       "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,\"train_%s\":%s,"
-                      "\"val_%s\":%s,\"seeds_per_second\":%.1f}",
+                      "\"val_%s\":%s%s,\"rate\":%.9g,\"seeds_per_second\":%.1f}",
                       p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0, measure(t),
-                      share(train, train_text), measure(t), share(val, val_text),
-                      p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
+                      share(train, train_text), measure(t), share(val, val_text), metric(t, "val", by, more),
+                      t->recipe.last_rate, p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
 }
 
 pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
@@ -42,13 +53,14 @@ pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
     const pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc != PST_OK)
         return rc;
-    char best[NUMBER_MAX], last[NUMBER_MAX];
+    char best[NUMBER_MAX], last[NUMBER_MAX], best_by[METRIC_MAX], last_by[METRIC_MAX];
     const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
     return pst_report(self, "result",
-                      "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s,"
+                      "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s%s%s,"
                       "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
                       measure(t), share(t->done.best_test, best), t->done.best_epoch, measure(t),
-                      share(t->done.final_test, last), t->done.digest, weights);
+                      share(t->done.final_test, last), metric(t, "test", t->done.best_test_metric, best_by),
+                      metric(t, "final_test", t->done.final_test_metric, last_by), t->done.digest, weights);
 }
 
 /* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */

@@ -68,7 +68,9 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
     c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
     c->device = &t->device;
-    rc = pst_gnn_model_init(&t->model, c);
+    rc = pst_trainer_recipe_open(&t->recipe, c, &t->ds, pst_epochs(self), &t->device);
+    if (rc == PST_OK)
+        rc = pst_gnn_model_init(&t->model, c);
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
@@ -80,8 +82,8 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
     t->identity.run = pst_run_identity(self);
-    const struct pst_gnn_eval_options options = {.spill_dir = pst_run_dir(self),
-                                                 .memory_bytes = t->eval_memory};
+    const struct pst_gnn_eval_options options = {
+        .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
     if (t->eval_every > 0)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
@@ -114,6 +116,7 @@ static void close_stage(struct pst_stage *self)
     if (t->model_open)
         pst_gnn_model_release(&t->model);
     pst_trainer_targets_close(&t->targets);
+    pst_trainer_recipe_close(&t->recipe);
     pst_device_close(&t->device);
     pst_inputs_close(&t->inputs);
     if (t->dataset_open)
@@ -127,9 +130,9 @@ static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
     return every > 0 && ((epoch + 1) % (uint64_t)every == 0 || epoch + 1 == (uint64_t)pst_epochs(self));
 }
 
-/* Evaluates. Remembers the epoch if it is the best by validation accuracy (without validation: in any
- * case). */
-static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
+/* Evaluates. Remembers the epoch if it is the best by the metric on the validation split (without validation:
+ * in any case). *val: the accuracy there. *by: the metric; without one, the accuracy. */
+static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, double *by)
 {
     struct pst_gnn_training *p = &t->now;
     double accuracy[3];
@@ -141,10 +144,13 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val)
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
     *val = accuracy[PST_VAL];
+    *by = t->recipe.metric == PST_METRIC_NONE ? *val : t->eval.metric_of[PST_VAL];
     p->final_test = accuracy[PST_TEST];
-    if (*val < 0 || *val > p->best_val) {
-        p->best_val = *val;
+    p->final_test_metric = t->eval.metric_of[PST_TEST];
+    if (*by < 0 || *by > p->best_val) {
+        p->best_val = *by;
         p->best_test = accuracy[PST_TEST];
+        p->best_test_metric = p->final_test_metric;
         p->best_epoch = (int64_t)p->epoch;
         if (due(self, t->checkpoint_every, p->epoch))
             p->best_batch = p->next_batch;
@@ -174,15 +180,16 @@ static void take_time(struct trainer *t, struct pst_gnn_training *p)
 static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_training *p = &t->now;
-    double val = -1;
+    double val = -1, by = -1;
     pst_rc rc = PST_OK;
     take_time(t, p);
     if (due(self, t->eval_every, p->epoch))
-        rc = evaluate(self, t, &val);
+        rc = evaluate(self, t, &val, &by);
     if (rc == PST_OK)
-        rc = pst_trainer_report_epoch(self, t, val);
+        rc = pst_trainer_report_epoch(self, t, val, by);
     if (rc != PST_OK)
         return rc;
+    pst_trainer_recipe_epoch(&t->recipe, p, by);
     const bool checkpoint = due(self, t->checkpoint_every, p->epoch);
     p->epoch++;
     p->loss = p->seconds = 0;
@@ -257,7 +264,7 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
                         "epoch %u (its batch %" PRIu64
                         "): the loss is %g, so training has diverged; lower `rate` (it is %g), "
                         "or look for huge features with `penstock verify`",
-                        mb->epoch, mb->batch_in_epoch, figures.loss, t->rate);
+                        mb->epoch, mb->batch_in_epoch, figures.loss, t->recipe.schedule.rate);
     t->gradients = true;
     t->now.loss += figures.loss * (double)mb->batch_seeds;
     t->now.seeds += mb->n[0];
@@ -271,7 +278,8 @@ static void update(struct trainer *t)
 {
     const double before = pst_now();
     if (t->gradients)
-        pst_gnn_model_update(&t->model, t->rate, t->weight_decay);
+        pst_gnn_model_update(&t->model, pst_trainer_recipe_rate(&t->recipe, &t->now, t->batches_in_epoch),
+                             t->weight_decay);
     const double took = pst_now() - before;
     t->model.spent[0].s[PST_GNN_WORK_UPDATE] += took;
     t->total.train_s += took;
@@ -457,9 +465,52 @@ static const struct pst_param_desc params[] = {
           .help = "add a layer's input to its output if they are equally wide", .fixed = true),
     PARAM("aggregate", ENUM, config.aggregate, "\"mean\"", .choices = "none|mean",
           .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
-    PARAM("rate", REAL, rate, "0.01", .min = 1e-9, .max = 10, .help = "Adam's learning rate"),
+    PARAM("optimizer", ENUM, config.optimizer, "\"adam\"",
+          .choices = "adam|adamw|sgd", /* as enum pst_gnn_optimizer */
+          .help = "how gradients change the weights", .fixed = true),
+    PARAM("rate", REAL, recipe.schedule.rate, "0.01", .min = 1e-9, .max = 10, .help = "learning rate"),
     PARAM("weight_decay", REAL, weight_decay, "0.0005", .max = 1,
-          .help = "L2 penalty, added to the gradient"),
+          .help = "L2 penalty, added to the gradient; with adamw, the weights shrink by rate x weight_decay"),
+    PARAM("momentum", REAL, config.momentum, "0", .max = 0.9999, .only_if = "optimizer=sgd",
+          .help = "for sgd: the share of the last step's direction that is kept", .fixed = true),
+    PARAM("nesterov", BOOL, config.nesterov, "false", .only_if = "optimizer=sgd",
+          .help = "for sgd: Nesterov's momentum", .fixed = true),
+    PARAM("clip", REAL, config.clip, "0", .max = 1e9,
+          .help = "largest norm of all gradients together; larger ones are scaled down. 0: no limit",
+          .fixed = true),
+    PARAM("schedule", ENUM, recipe.schedule.kind, "\"constant\"",
+          .choices = "constant|step|cosine|plateau", /* as enum pst_schedule_kind */
+          .help =
+              "how the rate falls: step: by `factor` every `period` epochs; cosine: to rate_min; plateau: by "
+              "`factor` when the metric on the validation split (without evaluation, the training loss) no "
+              "longer improves",
+          .fixed = true),
+    PARAM("warmup", REAL, recipe.schedule.warmup, "0", .max = 1000000,
+          .help = "epochs, or a part of one, in which the rate rises linearly from near 0", .fixed = true),
+    PARAM("period", INT, recipe.period, "10", .min = 1, .max = 1000000, .only_if = "schedule=step",
+          .help = "for step: epochs between two falls of the rate", .fixed = true),
+    PARAM("factor", REAL, recipe.schedule.factor, "0.5", .min = 0.001, .max = 0.999,
+          .only_if = "schedule=step|plateau", .help = "for step and plateau: what the rate is multiplied by",
+          .fixed = true),
+    PARAM("patience", INT, recipe.patience, "5", .max = 1000000, .only_if = "schedule=plateau",
+          .help = "for plateau: epochs without improvement that change nothing", .fixed = true),
+    PARAM("rate_min", REAL, recipe.schedule.rate_min, "0", .max = 10,
+          .only_if = "schedule=step|cosine|plateau",
+          .help = "for step, cosine and plateau: the rate does not fall below this", .fixed = true),
+    PARAM("cosine_epochs", INT, recipe.cosine_epochs, "0", .max = 1000000, .only_if = "schedule=cosine",
+          .help = "for cosine: the epochs after which the rate is rate_min; 0: those of the pipeline",
+          .fixed = true),
+    PARAM("label_smoothing", REAL, recipe.label_smoothing, "0", .max = 0.99,
+          .help = "share of each label that is spread evenly over all classes", .fixed = true),
+    PARAM("class_weights", STRING, recipe.class_weights, "\"\"",
+          .help = "weights of the classes in the loss: numbers separated by commas, or balanced: in inverse "
+                  "proportion to the classes of the training split. Empty: all are equal",
+          .fixed = true),
+    PARAM("metric", ENUM, recipe.metric, "\"accuracy\"", .choices = PST_TRAINER_METRICS,
+          .help =
+              "what chooses the best epoch, on the validation split. accuracy is micro-F1 if vertices have "
+              "several labels",
+          .fixed = true),
     PARAM("split", STRING, split, "\"train\"",
           .help = "the split to evaluate: train, val or test (the first split of the dataset), or the name "
                   "of a split",

@@ -9,6 +9,7 @@
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/state.h"
 #include "stages/trainer/inputs.h"
+#include "stages/trainer/recipe.h"
 #include "stages/trainer/targets.h"
 
 struct trainer {
@@ -16,6 +17,7 @@ struct trainer {
     struct pst_device device;
     struct pst_inputs inputs;
     struct pst_trainer_targets targets;
+    struct pst_trainer_recipe recipe;
     struct pst_gnn_config config; /* most of it is filled from the parameters */
     int threads;                  /* 0: as many as cores */
     uint64_t eval_memory;
@@ -26,7 +28,7 @@ struct trainer {
     struct pst_gnn_eval eval;
     struct pst_gnn_identity identity;
     bool dataset_open, model_open;
-    double rate, weight_decay;
+    double weight_decay;
     int64_t eval_every, checkpoint_every, keep;
     struct pst_gnn_training done; /* up to the last completed batch: for checkpoints */
     struct pst_gnn_training now;  /* and with what the current batch has added */
@@ -41,8 +43,10 @@ struct trainer {
     } total;            /* of this process */
 };
 
-/* Reports the current epoch. val: the share of validation, negative if it was not measured. */
-PST_MUST_USE pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val);
+/* Reports the current epoch. val: the accuracy (with several labels, micro-F1) of validation, negative if it
+ * was not measured. by: the metric there. */
+PST_MUST_USE pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val,
+                                             double by);
 /* At the end of the run: the figures of the model; where the time went. */
 PST_MUST_USE pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t);
 PST_MUST_USE pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t);

@@ -38,6 +38,101 @@ static size_t scores_bytes(const struct pst_gnn_eval *eval)
     return (size_t)eval->ds->vertices * (size_t)eval->state_reals / 2 * sizeof(pst_real);
 }
 
+/* ---- the metric ----------------------------------------------------------------------------------- */
+
+/* Before memory is planned: the vertices whose scores will be kept. */
+static pst_rc open_metric(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
+{
+    const struct pst_dataset *ds = eval->ds;
+    const struct pst_metric_labels labels = {.one = c->multilabel ? NULL : ds->labels.map,
+                                             .several = c->multilabel ? ds->multilabels.map : NULL,
+                                             .classes = c->classes};
+    pst_rc rc = PST_OK;
+    for (int s = PST_TRAIN; s <= PST_TEST; s++)
+        eval->metric_of[s] = -1;
+    if (!labels.one && !labels.several)
+        return PST_OK;
+    for (int s = PST_VAL; eval->options.metric != PST_METRIC_NONE && s <= PST_TEST && rc == PST_OK; s++) {
+        const struct pst_array *split = &ds->split[s];
+        rc = pst_metric_open(&eval->metric[s], eval->options.metric, &labels, split->map,
+                             split->map ? split->shape[0] : 0);
+        const struct pst_metric *m = &eval->metric[s];
+        if (rc == PST_OK && m->n > 0 && (m->ids[0] < 0 || m->ids[m->n - 1] >= ds->vertices))
+            rc = pst_fail(PST_E_FORMAT, "%s has an id that is not one of the graph's %lld vertices",
+                          split->path, (long long)ds->vertices);
+        if (rc != PST_OK)
+            continue;
+        const size_t bytes = pst_metric_scratch_bytes(m);
+        eval->rank_bytes = bytes > eval->rank_bytes ? bytes : eval->rank_bytes;
+        eval->score_bytes += pst_metric_score_bytes(m);
+    }
+    if (pst_metric_ranks(eval->options.metric))
+        eval->ranking_bytes = (size_t)eval->threads * eval->rank_bytes + (size_t)c->classes * sizeof(double);
+    eval->memory_bytes += eval->ranking_bytes;
+    return rc;
+}
+
+static pst_rc map_metric(struct pst_gnn_eval *eval, const char *dir)
+{
+    for (int s = PST_VAL; s <= PST_TEST; s++) {
+        const size_t bytes = pst_metric_score_bytes(&eval->metric[s]);
+        if (bytes == 0)
+            continue;
+        eval->metric[s].score = dir ? pst_gnn_file_map(dir, bytes) : pst_hugepage_map(bytes);
+        if (!eval->metric[s].score)
+            return dir ? PST_E_IO
+                       : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes of scores", bytes);
+    }
+    eval->ranking = pst_hugepage_map(eval->ranking_bytes);
+    return eval->ranking ? PST_OK
+                         : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes to sort scores",
+                                    eval->ranking_bytes);
+}
+
+static void close_metric(struct pst_gnn_eval *eval)
+{
+    for (int s = PST_VAL; s <= PST_TEST; s++) {
+        pst_hugepage_unmap(eval->metric[s].score, pst_metric_score_bytes(&eval->metric[s]));
+        pst_metric_close(&eval->metric[s]);
+    }
+    pst_hugepage_unmap(eval->ranking, eval->ranking_bytes);
+}
+
+struct ranking {
+    const struct pst_gnn_eval *eval;
+    const struct pst_metric *metric;
+    double *figures; /* of each column */
+};
+
+static void rank_task(void *arg, int64_t column, int worker)
+{
+    const struct ranking *r = arg;
+    pst_metric_rank(r->metric, column, r->eval->ranking + (size_t)worker * r->eval->rank_bytes,
+                    &r->figures[column]);
+}
+
+/* accuracy: of the split; with multilabel, micro-F1. */
+static pst_rc measure(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int split,
+                      double accuracy)
+{
+    const struct pst_metric *m = &eval->metric[split];
+    if (m->kind == PST_METRIC_NONE)
+        return PST_OK;
+    if (m->kind == PST_METRIC_MICRO_F1) {
+        eval->metric_of[split] = accuracy;
+        return PST_OK;
+    }
+    if (!pst_metric_ranks(m->kind))
+        return pst_metric_macro_f1(m, eval->predicted, eval->labels, &eval->metric_of[split]);
+    struct ranking r = {eval, m,
+                        (double *)(void *)(eval->ranking + (size_t)eval->threads * eval->rank_bytes)};
+    pst_gnn_team_run(model->team, rank_task, &r, m->columns);
+    eval->metric_of[split] = pst_metric_mean(r.figures, m->columns);
+    return PST_OK;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
 /* Decides what is kept in memory and how much each part gets. */
 static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
@@ -50,9 +145,9 @@ static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *
         eval->block_at[0] += (size_t)(PST_GNN_EVAL_BLOCK * pst_gnn_width(c->in)) * sizeof(pst_real);
     eval->block_at[1] = eval->block_at[0] + block;
     eval->worker_bytes = pst_align_up(eval->block_at[1] + block, PST_PAGE);
-    eval->memory_bytes = (uint64_t)eval->threads * eval->worker_bytes;
+    eval->memory_bytes += (uint64_t)eval->threads * eval->worker_bytes;
     eval->memory_bytes += 2 * scores_bytes(eval);
-    const uint64_t predicted = eval->predicted_bytes;
+    const uint64_t predicted = eval->predicted_bytes + eval->score_bytes;
     if (!c->aggregate) {
         eval->memory_bytes += predicted;
         return;
@@ -97,10 +192,10 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
         return dir ? PST_E_IO
                    : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %zu bytes of predictions",
                               predicted);
-    if (!c->aggregate)
-        return PST_OK;
-    const pst_rc rc =
-        pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(pst_gnn_columns(c)), dir);
+    pst_rc rc = map_metric(eval, dir);
+    if (rc != PST_OK || !c->aggregate)
+        return rc;
+    rc = pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(pst_gnn_columns(c)), dir);
     return rc == PST_OK ? pst_gnn_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
@@ -125,6 +220,8 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     pst_rc rc = check_dtype(&ds->features);
     if (rc == PST_OK)
         rc = open_features(eval);
+    if (rc == PST_OK)
+        rc = open_metric(eval, config);
     if (rc == PST_OK) {
         plan_memory(eval, config);
         rc = map_all(eval, config);
@@ -147,6 +244,7 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     pst_hugepage_unmap(eval->labels, eval->predicted_bytes);
     pst_hugepage_unmap(eval->left, scores_bytes(eval));
     pst_hugepage_unmap(eval->right, scores_bytes(eval));
+    close_metric(eval);
     free(eval->scale);
     free(eval->offset);
     (void)pthread_mutex_destroy(&eval->failure.lock);
@@ -204,5 +302,7 @@ pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *m
     pst_rc rc = pst_gnn_eval_layers(eval, model);
     for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++)
         rc = score(eval, &eval->ds->split[s], &accuracy[s]);
+    for (int s = PST_VAL; s <= PST_TEST && rc == PST_OK; s++)
+        rc = measure(eval, model, s, accuracy[s]);
     return rc;
 }

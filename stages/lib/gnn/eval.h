@@ -18,6 +18,7 @@
 #include "common/store/dataset/rows.h"
 #include "stages/lib/gnn/model.h"
 #include "stages/lib/gnn/spill_rows.h"
+#include "stages/lib/learning/metric.h"
 
 /* Gets the output of layer `layer` for vertices first..first+n: rows of the layer's width, ld apart. It is
  * called on the threads of the team, on several at a time, once for each vertex and layer, in no order. */
@@ -31,6 +32,7 @@ struct pst_gnn_eval_options {
         *progress;           /* if not NULL, it is shown, and a signal ends the run with PST_E_INTERRUPTED */
     pst_gnn_eval_sink *sink; /* NULL: the caller wants only accuracies */
     void *sink_ctx;
+    enum pst_metric_kind metric; /* a figure of the validation and the test split, beside the accuracy */
 };
 
 struct pst_gnn_eval_failure { /* the first failure among a job's tasks, brought to the thread that runs the
@@ -61,11 +63,16 @@ struct pst_gnn_eval {
     size_t work_bytes;
     uint64_t
         memory_bytes; /* how much all of the above can take; more than was allowed if that was too little */
-    pst_real *scale, *offset; /* batch norm with fixed statistics, of each layer */
-    int32_t *predicted;       /* the class of each vertex; NULL with multilabel */
-    uint8_t *labels;          /* multilabel: vertices x classes, 1: predicted; else NULL */
-    uint64_t predicted_bytes; /* of either */
-    char what[48];            /* what is being done: progress shows it */
+    pst_real *scale, *offset;         /* batch norm with fixed statistics, of each layer */
+    int32_t *predicted;               /* the class of each vertex; NULL with multilabel */
+    uint8_t *labels;                  /* multilabel: vertices x classes, 1: predicted; else NULL */
+    uint64_t predicted_bytes;         /* of either */
+    struct pst_metric metric[3];      /* by split; none for PST_TRAIN */
+    double metric_of[3];              /* of the last run; -1: none */
+    uint64_t score_bytes;             /* of all metrics */
+    char *ranking;                    /* scratch memory of each thread, and the figures of the columns */
+    size_t rank_bytes, ranking_bytes; /* of one thread; of all */
+    char what[48];                    /* what is being done: progress shows it */
     struct pst_gnn_eval_failure failure;
 };
 

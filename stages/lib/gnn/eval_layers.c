@@ -87,6 +87,9 @@ static void normalise(const struct pst_gnn_eval *eval, const struct pst_gnn_mode
 static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t ld, int64_t first, int64_t n,
                     int64_t classes)
 {
+    for (int s = PST_VAL; s <= PST_TEST; s++)
+        if (eval->metric[s].score)
+            pst_metric_note(&eval->metric[s], logits, ld, first, n);
     for (int64_t i = 0; i < n; i++) {
         const pst_real *row = logits + i * ld;
         for (int64_t c = 0; eval->labels && c < classes; c++)

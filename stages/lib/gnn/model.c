@@ -109,6 +109,11 @@ static void fill_weights(struct pst_gnn_model *model)
     }
 }
 
+static int64_t update_tasks(const struct pst_gnn_model *model)
+{
+    return (model->size + model->grain.update - 1) / model->grain.update;
+}
+
 static size_t take_bytes(struct pst_gnn_pass *pass, uint64_t bytes)
 {
     const size_t at = pass->bytes;
@@ -179,6 +184,12 @@ void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass 
     pass->sums_width = 2 * pst_gnn_width(widest);
     pass->sums = pst_gnn_pass_take(pass, blocks, pass->sums_width);
     pass->figures = take_bytes(pass, (uint64_t)blocks * sizeof(struct pst_gnn_block_figures));
+}
+
+/* The memory in `work` that an update needs: the sum of squares of each task's gradients. */
+static size_t update_bytes(const struct pst_gnn_model *model)
+{
+    return pst_align_up((uint64_t)update_tasks(model) * sizeof(double), PST_CACHE_LINE);
 }
 
 /* The memory that any batch of at most rows_max input rows and edges_max edges can need. All edges may be of
@@ -293,7 +304,7 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
-    model->work_bytes = work_bound(model);
+    model->work_bytes = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));
     rc = take_all(model);
     if (rc != PST_OK)
         pst_gnn_model_release(model);
@@ -316,31 +327,73 @@ void pst_gnn_model_release(struct pst_gnn_model *model)
 
 struct update {
     struct pst_gnn_model *model;
-    struct pst_adam opt;
+    struct pst_adam adam;
+    struct pst_sgd sgd;
+    double *squares; /* of each task's gradients; then the first is that of all */
 };
 
-static void update_task(void *arg, int64_t chunk, int worker)
+/* The parameters of a task: they begin at *at; returns how many there are. */
+static int64_t parameters_of(const struct pst_gnn_model *m, int64_t task, int64_t *at)
+{
+    *at = task * m->grain.update;
+    return pst_min_i64(m->grain.update, m->size - *at);
+}
+
+static void square_task(void *arg, int64_t task, int worker)
+{
+    const struct update *u = arg;
+    int64_t at;
+    const int64_t n = parameters_of(u->model, task, &at);
+    (void)worker;
+    u->model->twin->square_sum(u->model->q, u->model->on.grad + at, n, &u->squares[task]);
+}
+
+/* The squared norm of all gradients. The order of its sum depends only on the model. On a device there is one
+ * task. */
+static void sum_squares(struct update *u)
+{
+    const int64_t tasks = update_tasks(u->model);
+    pst_gnn_model_tasks(u->model, square_task, u, tasks);
+    for (int64_t i = 1; i < tasks; i++)
+        u->squares[0] += u->squares[i];
+}
+
+static void update_task(void *arg, int64_t task, int worker)
 {
     const struct update *u = arg;
     struct pst_gnn_model *m = u->model;
-    const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
+    int64_t at;
+    const int64_t n = parameters_of(m, task, &at);
+    pst_real *w = m->on.weight + at, *grad = m->on.grad + at, *moment = m->on.m + at;
     (void)worker;
-    m->twin->adam(m->q, &u->opt, m->on.weight + at, m->on.grad + at, m->on.m + at, m->on.v + at, n);
-    (void)m->twin->fill(m->q, m->on.grad + at, 0, (size_t)n * sizeof *m->grad);
+    if (m->config.clip > 0)
+        m->twin->clip(m->q, grad, n, u->squares, m->config.clip);
+    if (m->config.optimizer == PST_GNN_SGD)
+        m->twin->sgd(m->q, &u->sgd, w, grad, moment, n);
+    else
+        m->twin->adam(m->q, &u->adam, w, grad, moment, m->on.v + at, n);
+    (void)m->twin->fill(m->q, grad, 0, (size_t)n * sizeof *m->grad);
 }
 
 void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay)
 {
     model->steps++;
     struct update u = {.model = model,
-                       .opt = {.rate = rate,
-                               .beta1 = 0.9,
-                               .beta2 = 0.999,
-                               .eps = 1e-8,
+                       .adam = {.rate = rate,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = 1e-8,
+                                .weight_decay = weight_decay,
+                                .step = model->steps,
+                                .decoupled = model->config.optimizer == PST_GNN_ADAMW},
+                       .sgd = {.rate = rate,
+                               .momentum = model->config.momentum,
                                .weight_decay = weight_decay,
-                               .step = model->steps}};
-    pst_gnn_model_tasks(model, update_task, &u,
-                        (model->size + model->grain.update - 1) / model->grain.update);
+                               .nesterov = model->config.nesterov},
+                       .squares = (double *)(void *)model->work}; /* no pass is running */
+    if (model->config.clip > 0)
+        sum_squares(&u);
+    pst_gnn_model_tasks(model, update_task, &u, update_tasks(model));
 }
 
 void pst_gnn_model_forget(struct pst_gnn_model *model)

@@ -21,6 +21,7 @@
 #define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 5)
 
 enum pst_gnn_model_kind { PST_GNN_GRAPHSAGE, PST_GNN_GCN, PST_GNN_GAT, PST_GNN_MODEL_KINDS };
+enum pst_gnn_optimizer { PST_GNN_ADAM, PST_GNN_ADAMW, PST_GNN_SGD };
 enum pst_gnn_norm { PST_GNN_NORM_NONE, PST_GNN_NORM_LAYER, PST_GNN_NORM_BATCH };
 
 struct pst_gnn_kind; /* layer.h */
@@ -34,6 +35,11 @@ struct pst_gnn_config {
     bool residual, aggregate;
     bool multilabel; /* a vertex has any number of the classes: sigmoid, binary cross-entropy, micro-F1 */
     double dropout, input_dropout, attention_dropout;
+    struct pst_xent loss; /* classes' weights, borrowed, where steps are made; weight NULL: the plain loss */
+    enum pst_gnn_optimizer optimizer;
+    double momentum; /* of PST_GNN_SGD, like nesterov */
+    bool nesterov;
+    double clip; /* the largest norm of all gradients together; 0: no limit */
     uint64_t seed;
     int threads;
     int64_t rows_max;          /* no batch has more input rows: this sizes the activations */
@@ -74,7 +80,7 @@ struct pst_gnn_work_time {
 
 /* The model's flat arrays. */
 struct pst_gnn_arrays {
-    pst_real *weight, *grad, *m, *v; /* m, v: Adam's moments */
+    pst_real *weight, *grad, *m, *v; /* m, v: Adam's moments; m: SGD's momentum */
     pst_real *running;               /* batch norm's running means and variances */
 };
 
@@ -107,7 +113,7 @@ struct pst_gnn_model {
      * others are what pst_gnn_model_fetch brought last. */
     pst_real *weight, *grad, *m, *v, *running;
     struct pst_gnn_arrays on; /* where steps are made: the arrays above, or the device's */
-    int64_t steps;            /* Adam steps taken */
+    int64_t steps;            /* of the optimizer */
     char *work;               /* activations; on the host, only the part that batches use takes memory */
     size_t work_bytes;
     struct pst_gnn_team *team;
@@ -162,7 +168,8 @@ PST_API void pst_gnn_model_release(struct pst_gnn_model *model);
 PST_API PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                                                struct pst_gnn_figures *figures, const pst_real **logits);
 
-/* One Adam step on the gradients that were added up; then they are zero again. */
+/* One step of the optimizer on the gradients that were added up, which are clipped before; then they are zero
+ * again. */
 PST_API void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
 /* Forgets the gradients that were added up. */
 void pst_gnn_model_forget(struct pst_gnn_model *model);

@@ -156,6 +156,9 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
     if (s->model->config.multilabel)
         s->twin->sigmoid_xent(s->q, logits, ld, s->batch->multilabels + at * out, out, n, out,
                               seeds * (double)out, grad, ld, &f->loss, f->counts);
+    else if (s->model->config.loss.weight)
+        s->twin->softmax_xent_weighted(s->q, &s->model->config.loss, logits, ld, s->batch->labels + at, n,
+                                       out, seeds, grad, ld, &f->loss, &f->counts[0], &f->counts[1]);
     else
         s->twin->softmax_xent(s->q, logits, ld, s->batch->labels + at, n, out, seeds, grad, ld, &f->loss,
                               &f->counts[0], &f->counts[1]);

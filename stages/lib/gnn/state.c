@@ -14,19 +14,26 @@
 
 enum {
     VALUE_MAX = 320, /* of a model's description, the longest string in a checkpoint */
-    FIELDS = 19,
+    FIELDS = 26,
     LIST_MAX = 4096, /* checkpoints in one directory */
 };
 static const char FORMAT[] = "penstock-checkpoint-1";
 
 void pst_gnn_training_init(struct pst_gnn_training *progress)
 {
-    *progress = (struct pst_gnn_training){
-        .best_epoch = -1, .best_val = -1, .best_test = -1, .final_test = -1, .best_batch = UINT64_MAX};
+    *progress = (struct pst_gnn_training){.plateau = {.scale = 1},
+                                          .best_epoch = -1,
+                                          .best_val = -1,
+                                          .best_test = -1,
+                                          .final_test = -1,
+                                          .best_test_metric = -1,
+                                          .final_test_metric = -1,
+                                          .best_batch = UINT64_MAX};
 }
 
-static const char MULTILABEL[] = " multilabel";                /* after the description of such a model */
-static const char *const norms[] = {"none", "layer", "batch"}; /* enum pst_gnn_norm */
+static const char MULTILABEL[] = " multilabel";                   /* after the description of such a model */
+static const char *const optimizers[] = {"adam", "adamw", "sgd"}; /* enum pst_gnn_optimizer */
+static const char *const norms[] = {"none", "layer", "batch"};    /* enum pst_gnn_norm */
 
 /* parse_model reads this text. */
 void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
@@ -57,10 +64,16 @@ struct field {
 #name, kind, offsetof(struct pst_gnn_training, name)                                                 \
     }
 static const struct field fields[] = {
-    FIELD(next_batch, COUNT),  FIELD(epoch, COUNT),    FIELD(digest, COUNT),   FIELD(loss, REAL),
-    FIELD(seeds, SIGNED),      FIELD(correct, SIGNED), FIELD(counted, SIGNED), FIELD(seconds, REAL),
-    FIELD(best_epoch, SIGNED), FIELD(best_val, REAL),  FIELD(best_test, REAL), FIELD(final_test, REAL),
-    FIELD(best_batch, COUNT),
+    FIELD(next_batch, COUNT),       FIELD(epoch, COUNT),
+    FIELD(digest, COUNT),           FIELD(loss, REAL),
+    FIELD(seeds, SIGNED),           FIELD(correct, SIGNED),
+    FIELD(counted, SIGNED),         FIELD(seconds, REAL),
+    FIELD(best_epoch, SIGNED),      FIELD(best_val, REAL),
+    FIELD(best_test, REAL),         FIELD(final_test, REAL),
+    FIELD(best_batch, COUNT),       FIELD(plateau.scale, REAL),
+    FIELD(plateau.best, REAL),      FIELD(plateau.waited, REAL),
+    FIELD(plateau.figure, REAL),    FIELD(best_test_metric, REAL),
+    FIELD(final_test_metric, REAL),
 };
 enum { PROGRESS_FIELDS = sizeof fields / sizeof *fields };
 
@@ -105,10 +118,11 @@ static enum pst_dtype real_dtype(void)
 /* The model's arrays as named tensors, which point into the model. */
 static size_t list_tensors(const struct pst_gnn_model *model, struct pst_tensor *list)
 {
+    const bool sgd = model->config.optimizer == PST_GNN_SGD;
     const pst_real *const flat[3] = {model->weight, model->m, model->v};
-    static const char *const prefix[3] = {"", "adam.m.", "adam.v."};
+    const char *const prefix[3] = {"", sgd ? "sgd.momentum." : "adam.m.", "adam.v."};
     size_t n = 0;
-    for (int a = 0; a < 3; a++) {
+    for (int a = 0; a < (sgd ? 2 : 3); a++) {
         for (int p = 0; p < model->parameters; p++, n++) {
             const struct pst_gnn_parameter *param = &model->parameter[p];
             const bool matrix = param->rows > 1;
@@ -160,6 +174,7 @@ static pst_rc write_state(const char *path, const struct pst_gnn_model *model,
     texts[n++] = (struct pst_checkpoint_text){"format", FORMAT};
     texts[n++] = (struct pst_checkpoint_text){"dataset", id->dataset};
     texts[n++] = (struct pst_checkpoint_text){"model", id->model};
+    texts[n++] = (struct pst_checkpoint_text){"optimizer", optimizers[model->config.optimizer]};
     if (id->run)
         texts[n++] = (struct pst_checkpoint_text){PST_CHECKPOINT_RUN, id->run};
     snprintf(values[n], VALUE_MAX, "%" PRIu64, model->config.seed);
@@ -174,7 +189,7 @@ out:
     free(values);
     return rc;
 }
-_Static_assert(PROGRESS_FIELDS + 6 <= FIELDS, "every string has a place");
+_Static_assert(PROGRESS_FIELDS + 7 <= FIELDS, "every string has a place");
 
 /* A file that cannot be removed stays; it does no harm. */
 static void prune(const char *dir, int64_t keep, uint64_t best)
@@ -228,6 +243,8 @@ static pst_rc expect_same(const struct pst_checkpoint *ck, const struct pst_gnn_
         rc = expect_text(ck, "model", id->model);
     if (rc == PST_OK)
         rc = expect_text(ck, "seed", seed);
+    if (rc == PST_OK)
+        rc = expect_text(ck, "optimizer", optimizers[model->config.optimizer]);
     return rc;
 }
 
@@ -301,6 +318,20 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
     return PST_OK;
 }
 
+static pst_rc parse_optimizer(const struct pst_checkpoint *ck, struct pst_gnn_config *c)
+{
+    const char *text = pst_checkpoint_text(ck, "optimizer");
+    for (int o = PST_GNN_ADAM; text && o <= PST_GNN_SGD; o++)
+        if (strcmp(text, optimizers[o]) == 0) {
+            c->optimizer = (enum pst_gnn_optimizer)o;
+            return PST_OK;
+        }
+    return text
+               ? pst_fail(PST_E_FORMAT, "%s: this version of Penstock does not support its optimizer, \"%s\"",
+                          ck->path, text)
+               : PST_E_FORMAT;
+}
+
 pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17])
 {
     struct pst_checkpoint ck;
@@ -311,6 +342,8 @@ pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, c
     rc = expect_text(&ck, "format", FORMAT);
     if (rc == PST_OK)
         rc = parse_model(&ck, config);
+    if (rc == PST_OK)
+        rc = parse_optimizer(&ck, config);
     if (rc == PST_OK)
         rc = pst_checkpoint_u64(&ck, "seed", &config->seed);
     const char *digest = rc == PST_OK ? pst_checkpoint_text(&ck, "dataset") : NULL;

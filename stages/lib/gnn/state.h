@@ -6,6 +6,7 @@
 #define PST_STATE_H
 
 #include "stages/lib/gnn/model.h"
+#include "stages/lib/learning/plateau.h"
 
 /* Counts only completed batches. The current batch is counted separately until its last micro-batch, so a
  * checkpoint between two micro-batches has the state after the previous batch. */
@@ -17,9 +18,12 @@ struct pst_gnn_training {
     double loss; /* sum over its seeds */
     int64_t seeds, correct, counted;
     double seconds;
-    /* The best epoch so far, by validation accuracy. */
-    int64_t best_epoch;                     /* -1: none was evaluated */
-    double best_val, best_test, final_test; /* -1: none */
+    struct pst_plateau_state plateau; /* of the learning rate */
+    /* The best epoch so far, by the metric on the validation split: without one, the accuracy. */
+    int64_t best_epoch;           /* -1: none was evaluated */
+    double best_val;              /* in the metric; -1, like the next ones: none */
+    double best_test, final_test; /* accuracies; with multilabel, micro-F1 */
+    double best_test_metric, final_test_metric;
     uint64_t best_batch; /* number of the best checkpoint that was kept; UINT64_MAX: none */
 };
 

@@ -9,7 +9,7 @@
 
 const char *pst_metric_name(enum pst_metric_kind kind)
 {
-    static const char *const names[] = {"none", "macro_f1", "roc_auc", "average_precision"};
+    static const char *const names[] = {"accuracy", "micro_f1", "macro_f1", "roc_auc", "average_precision"};
     return names[kind];
 }
 

@@ -1,12 +1,13 @@
 /* metric.h: figures of a classifier's predictions for a list of vertices, which are exact and do not depend
  * on the number of threads.
  *
- *   macro F1: the mean of the classes' F1 = 2 TP / (2 TP + FP + FN). With one label a vertex, only classes
- * count that are a vertex's label or prediction; with several, every class does, and one without TP, FP and
- * FN has F1 0. ROC AUC: the chance that a vertex of the class has a higher score than a vertex of another
- * class, where equal scores count half (Fawcett 2006, section 8, algorithm 2; Mann & Whitney). average
- * precision: the sum over the thresholds, from high to low, of (recall - recall before) * precision, without
- *     interpolation. Equal scores are one threshold.
+ *   micro F1: 2 TP / (2 TP + FP + FN) over all classes. With one label a vertex, it is the accuracy. The
+ * caller counts it. macro F1: the mean of the classes' F1 = 2 TP / (2 TP + FP + FN). With one label a vertex,
+ * only classes count that are a vertex's label or prediction; with several, every class does, and one without
+ * TP, FP and FN has F1 0. ROC AUC: the chance that a vertex of the class has a higher score than a vertex of
+ * another class, where equal scores count half (Fawcett 2006, section 8, algorithm 2; Mann & Whitney).
+ * average precision: the sum over the thresholds, from high to low, of (recall - recall before) * precision,
+ * without interpolation. Equal scores are one threshold.
  *
  * The last two are means over the classes that have vertices in and out of the class. If each vertex has one
  * of two classes, they are those of class 1. scikit-learn's roc_auc_score (multi_class="ovr"),
@@ -24,7 +25,8 @@
 #include "kernels/kernels.h"
 
 enum pst_metric_kind {
-    PST_METRIC_NONE,
+    PST_METRIC_NONE, /* only the accuracy */
+    PST_METRIC_MICRO_F1,
     PST_METRIC_MACRO_F1,
     PST_METRIC_ROC_AUC,
     PST_METRIC_AVERAGE_PRECISION,
