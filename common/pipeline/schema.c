@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/pipeline/desc/condition.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/load_impl.h"
 
@@ -110,12 +111,44 @@ json_t *pst_pipeline_param_schema(const struct pst_param_desc *param)
     return described(j, param->help);
 }
 
+/* The values of a condition, "VALUE|VALUE": as strings, and as what else they can be. */
+static json_t *condition_values(const char *values)
+{
+    char word[PST_NAME_MAX];
+    json_t *list = json_array();
+    for (const char *at = values; (at = pst_desc_list_next(at, '|', word)) != NULL;) {
+        json_t *other = json_loads(word, JSON_DECODE_ANY, NULL);
+        (void)json_array_append_new(list, json_string(word));
+        if (other != NULL)
+            (void)json_array_append_new(list, other);
+    }
+    return list;
+}
+
+/* {"if": the stage's own value of another parameter makes this one useless, "then": it has its default}. If
+ * the stage has no value of the other, the pipeline's `params` may have one. */
+static void add_only_if(json_t *rules, const struct pst_param_desc *p)
+{
+    char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    for (const char *at = p->only_if; at && pst_condition_next(&at, name, values);)
+        (void)json_array_append_new(rules, json_pack("{s{s{s{s{so}}} s[s]} s{s{s{so}}}}", "if", "properties",
+                                                     name, "not", "enum", condition_values(values),
+                                                     "required", name, "then", "properties", p->name, "const",
+                                                     json_loads(p->def, JSON_DECODE_ANY, NULL)));
+}
+
 static json_t *params_of(const struct pst_stage_desc *desc)
 {
-    json_t *members = json_object();
-    for (const struct pst_param_desc *p = desc->params; p && p->name; p++)
+    json_t *members = json_object(), *rules = json_array();
+    for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         (void)json_object_set_new(members, p->name, pst_pipeline_param_schema(p));
-    return closed(members, desc->help);
+        add_only_if(rules, p);
+    }
+    json_t *j = closed(members, desc->help);
+    if (json_array_size(rules) > 0)
+        (void)json_object_set(j, "allOf", rules);
+    json_decref(rules);
+    return j;
 }
 
 /* Adds one form of a shared parameter, unless it is there already. */

@@ -101,6 +101,17 @@ static bool is_possible(const struct pst_param_desc *param, const char *text)
     }
 }
 
+bool pst_condition_next(const char **at, char name[PST_NAME_MAX], char values[PST_CONDITION_VALUES_MAX])
+{
+    struct clause clause;
+    if (!**at || !next_clause(at, &clause))
+        return false;
+    (void)snprintf(name, PST_NAME_MAX, "%s", clause.name);
+    (void)snprintf(values, PST_CONDITION_VALUES_MAX, "%.*s", (int)(clause.end - clause.values),
+                   clause.values);
+    return true;
+}
+
 bool pst_condition_check(const char *condition, const struct pst_stage_desc *desc, char why[200])
 {
     for (const char *at = condition; *at || at == condition;) {

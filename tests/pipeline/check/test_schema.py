@@ -87,7 +87,7 @@ def broken_ones_are_refused():
         "links__1__slots": 0, "links__1__slot": 4, "links__0__back": "yes", "links__0__from": "planner",
         "stages__a b": {"run": "disk"}, "stages__disk__run": "dsik", "stages__disk__run__DROP": None, "stages__disk__parms": {},
         "stages__disk__params__depht": 1, "stages__disk__params__backend": "tape", "stages__disk__params__retries": -1,
-        "stages__trainer__params__dropout": 2, "stages__trainer__params__hidden": "64", "stages__trainer__params__residual": 1,
+        "stages__trainer__params": {"optimizer": "adamw", "momentum": 0.5}, "stages__trainer__params__dropout": 2, "stages__trainer__params__hidden": "64", "stages__trainer__params__residual": 1,
         "stages__planner__params__cpu_cache": "4 MB", "stages__disk__instances": 17, "stages__trainer__instances": 2,
         "stages__disk__place": {"device": "cpu:16"}, "stages__disk__place__cores": "0-", "stages__disk__place__sm_percent": 0,
         "stages__disk__group": "a.b", "stages__disk__endpoint": "udp://x", "stages__disk": "disk",

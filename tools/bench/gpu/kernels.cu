@@ -397,7 +397,7 @@ void time_dense(struct batch *b)
     d.indptr = b->d_indptr[HOPS - 1];
     d.indices = b->d_local[HOPS - 1];
     d.drop.rate = 0.5f;
-    d.opt = {1e-3, 0.9, 0.999, 1e-8, 0, 1};
+    d.opt = {1e-3, 0.9, 0.999, 1e-8, 0, 1, false};
     const int64_t n = pst_max_i64(d.sources * d.dim, d.gemm * d.gemm);
     float *in = host_array<float>(n);
     for (int64_t i = 0; i < n; i++)
