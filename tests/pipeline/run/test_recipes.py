@@ -52,6 +52,16 @@ def what_has_no_effect_is_refused():
 
 
 @test
+def the_example_of_the_readme_trains():
+    with open(os.path.join(ROOT, "stages", "trainer", "README.md")) as f:
+        text = f.read().split("```json")[1].split("```")[0]
+    with Place() as p:
+        report = p.run(HYPERION, *SMALL, "--with", p.write(json.loads(text), "recipe.json"), "--epochs", 4, data=data(p)).report
+        losses = [row["loss"] for row in report["epochs"]]
+        assert losses[-1] < 0.9 * losses[0] and report["test_macro_f1"] > 0.2 and report["epochs"][-1]["rate"] < 0.05, report
+
+
+@test
 def a_killed_run_ends_with_the_same_bits():
     with Place() as p:
         for recipe in (SGD, ADAMW):
