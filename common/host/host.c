@@ -200,6 +200,8 @@ static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
 
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
 {
+    if (self->enough && event->kind == PST_EV_FRAME)
+        return pst_fail(PST_E_INTERRUPTED, "the run ends with the last epoch, so no frame follows");
     const uint64_t t0 = pst_clock_ns();
     pst_rc rc = self->desc.on_event(self, event);
     const uint64_t t1 = pst_clock_ns();
@@ -216,6 +218,32 @@ pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
     return rc;
 }
 
+pst_rc pst_control_epoch(struct pst_stage *self)
+{
+    json_t *message = NULL;
+    if (!self->stops || self->stopping)
+        return PST_OK;
+    while (!message && getppid() > 1) {
+        message = control_recv(self, SUPERVISOR_DEADLINE_MS);
+        if (!message && errno != EAGAIN)
+            break;
+    }
+    if (!message)
+        return pst_fail(PST_E_PEER, "the supervisor process has ended");
+    const bool finish = strcmp(type_of(message), "finish") == 0, stop = strcmp(type_of(message), "stop") == 0;
+    self->enough = finish;
+    self->stopping = finish || stop;
+    json_decref(message);
+    return PST_OK;
+}
+
+static pst_rc finish(struct pst_stage *self)
+{
+    self->finishing = self->stopping = true;
+    struct pst_event event = {.kind = PST_EV_FINISH};
+    return pst_host_deliver(self, &event);
+}
+
 static void read_control(struct pst_stage *self, pst_rc *rc)
 {
     json_t *message = control_recv(self, 0);
@@ -224,9 +252,7 @@ static void read_control(struct pst_stage *self, pst_rc *rc)
     if (strcmp(type_of(message), "stop") == 0) {
         self->stopping = true;
     } else if (strcmp(type_of(message), "finish") == 0 && !self->finishing) {
-        self->finishing = self->stopping = true;
-        struct pst_event event = {.kind = PST_EV_FINISH};
-        *rc = pst_host_deliver(self, &event);
+        *rc = finish(self);
     }
     json_decref(message);
 }
@@ -317,6 +343,8 @@ static pst_rc run_loop(struct pst_stage *self)
             (void)poll_all(self, IDLE_POLL_MS, &rc);
         atomic_store_explicit(&self->page->sleeping, 0, memory_order_relaxed);
     }
+    if (self->enough && (rc == PST_OK || rc == PST_E_INTERRUPTED))
+        rc = finish(self);
     if (rc == PST_OK && !self->stopping)
         rc = pst_ports_end(self);
     pst_page_leave(self->page);
@@ -388,6 +416,7 @@ static pst_rc configure(struct pst_stage *self)
     self->instances = (int)json_integer_value(json_object_get(c, "instances"));
     self->seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
     self->epochs = json_integer_value(json_object_get(c, "epochs"));
+    self->stops = json_is_true(json_object_get(c, "stops"));
     self->overlap = json_is_true(json_object_get(c, "overlap"));
     self->bus_bytes_per_s = json_number_value(json_object_get(c, "bus_bytes_per_s"));
     self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));

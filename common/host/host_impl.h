@@ -80,7 +80,8 @@ struct pst_stage {
     uint64_t seed, start_batch;
     uint64_t stop_batch; /* outputs that originate slots end before this batch; 0: at their total */
     int64_t epochs;
-    bool overlap;           /* the pipeline's */
+    bool overlap; /* the pipeline's */
+    bool stops;   /* the pipeline has `stop`: after an epoch, the supervisor says whether to go on */
     double bus_bytes_per_s; /* of the pipeline's bus, dilated; 0: it has none */
     char board_path[PST_PATH_MAX];
     json_t *oneshots; /* port name -> path */
@@ -114,6 +115,7 @@ struct pst_stage {
     void *behind;       /* an event of it */
     bool in_stream;
     bool opened, started, sized, stopping, finishing;
+    bool enough;       /* the supervisor ends the run after this epoch: no frame follows */
     bool debug;        /* nothing that stands still is an error */
     bool program_died; /* of a foreign stage: its log says why */
     struct pst_trace trace;
@@ -138,6 +140,8 @@ struct pst_stage_desc pst_host_copy_desc(const struct pst_stage_desc *described)
 struct pst_stage_desc pst_host_foreign_desc(const struct pst_stage_desc *described);
 
 /* host.c */
+/* After an epoch was reported: waits until the supervisor says whether the run goes on. */
+pst_rc pst_control_epoch(struct pst_stage *self);
 pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
 
 #endif

@@ -201,8 +201,9 @@ pst_rc pst_report(struct pst_stage *self, const char *section, const char *fmt, 
         return pst_fail(PST_E_ARG, "the section \"%s\" of the stage's report is not a JSON object: %s",
                         section, error.text);
     }
-    return pst_control_send(self,
-                            json_pack("{ss ss so}", "type", "report", "section", section, "data", data));
+    const pst_rc rc =
+        pst_control_send(self, json_pack("{ss ss so}", "type", "report", "section", section, "data", data));
+    return rc == PST_OK && strcmp(section, "epochs") == 0 ? pst_control_epoch(self) : rc;
 }
 
 pst_rc pst_publish(struct pst_stage *self, int port, const char *path)

@@ -147,6 +147,31 @@ static void load_overlap(struct pst_pipeline_loading *ld)
     ld->pl->overlap = !json_is_false(overlap);
 }
 
+static void load_stop(struct pst_pipeline_loading *ld)
+{
+    static const char *const keys[] = {"metric", "patience"};
+    struct pst_pipeline *pl = ld->pl;
+    const json_t *stop = json_object_get(pl->doc.root, "stop");
+    if (!stop)
+        return;
+    if (!json_is_object(stop)) {
+        pst_pipeline_error(
+            ld, "stop",
+            "expected an object, for example {\"metric\": \"val_accuracy\", \"patience\": 10}, found %s",
+            pst_json_kind(stop));
+        return;
+    }
+    pst_pipeline_check_keys(ld, stop, "stop", keys, 2);
+    pl->stop_patience = pst_pipeline_get_int(ld, stop, "stop", "patience", 10, 1, PST_PIPELINE_EPOCHS_MAX);
+    if (!pst_pipeline_get_string(ld, stop, "stop", "metric", pl->stop_metric, sizeof pl->stop_metric))
+        (void)snprintf(pl->stop_metric, sizeof pl->stop_metric, "val_accuracy");
+    if (!pst_pipeline_good_name(pl->stop_metric, PST_NAME_MAX - 1))
+        pst_pipeline_error(
+            ld, "stop.metric",
+            "expected a column of the report's epochs, such as val_accuracy or loss, found \"%s\"",
+            pl->stop_metric);
+}
+
 static double bus_number(struct pst_pipeline_loading *ld, const json_t *bus, const char *key, double def)
 {
     const json_t *value = json_object_get(bus, key);
@@ -224,8 +249,8 @@ static void load_bus(struct pst_pipeline_loading *ld)
 
 static void load_head(struct pst_pipeline_loading *ld)
 {
-    static const char *const keys[] = {"$schema", "penstock", "name",   "help",  "dataset", "seed", "epochs",
-                                       "overlap", "bus",      "params", "place", "stages",  "links"};
+    static const char *const keys[] = {"$schema", "penstock", "name", "help",   "dataset", "seed",   "epochs",
+                                       "stop",    "overlap",  "bus",  "params", "place",   "stages", "links"};
     struct pst_pipeline *pl = ld->pl;
     json_t *root = pl->doc.root;
     char help[HELP_MAX], schema[PST_PATH_MAX];
@@ -239,6 +264,7 @@ static void load_head(struct pst_pipeline_loading *ld)
     (void)pst_pipeline_get_string(ld, root, "", "dataset", pl->dataset, sizeof pl->dataset);
     pl->seed = (uint64_t)pst_pipeline_get_int(ld, root, "", "seed", 1, 0, INT64_MAX);
     pl->epochs = pst_pipeline_get_int(ld, root, "", "epochs", 1, 1, PST_PIPELINE_EPOCHS_MAX);
+    load_stop(ld);
     load_overlap(ld);
     load_bus(ld);
     load_device(ld);

@@ -46,6 +46,8 @@ struct pst_pipeline {
     char device[PST_PIPELINE_DEVICE_MAX]; /* for stages that name none and can run there; empty: cpu:0 */
     uint64_t seed;
     int64_t epochs;
+    char stop_metric[PST_NAME_MAX];     /* a figure of the epochs' rows in the report */
+    int64_t stop_patience;              /* the run ends after so many epochs without a better one; 0: never */
     bool overlap;                       /* false: one batch is in the pipeline at a time */
     double bus_bytes_per_s, bus_dilate; /* 0: no bus; the run's rate is the quotient */
     struct pst_pipeline_stage_spec *stages;

@@ -309,15 +309,22 @@ static json_t *head_schema(void)
                          "dilate", "type", "number", "minimum", 1, "maximum", PST_PIPELINE_BUS_DILATE_MAX),
                "a modelled PCIe bus, for a machine without a GPU");
     (void)json_object_set_new(bus, "required", json_pack("[s]", "bytes_per_s"));
+    json_t *stop = closed(
+        json_pack("{so so}", "metric",
+                  name_text(PST_NAME_MAX - 1, "a column of the report's epochs (default: val_accuracy)"),
+                  "patience",
+                  integer(1, PST_PIPELINE_EPOCHS_MAX, "epochs without a better value (default: 10)")),
+        "when to end the run before its epochs are over");
     return json_pack(
-        "{so so so so so so so so so so}", "$schema", text(NULL, "the schema, for editors; it is not read"),
-        "penstock", described(json_pack("{si}", "const", 1), "the version of this format: 1"), "name",
+        "{so so so so so so so so so so so}", "$schema",
+        text(NULL, "the schema, for editors; it is not read"), "penstock",
+        described(json_pack("{si}", "const", 1), "the version of this format: 1"), "name",
         name_text(PST_NAME_MAX - 1, "a name for files and reports (default: the file's)"), "help",
         text(NULL, "what the pipeline is for"), "dataset", text(NULL, "the directory of the dataset"), "seed",
         integer(0, INT64_MAX, "of all random numbers (default: 1)"), "epochs",
         integer(1, PST_PIPELINE_EPOCHS_MAX, "how many (default: 1)"), "overlap",
         described(json_pack("{ss sb}", "type", "boolean", "default", 1), "false: one stage works at a time"),
-        "bus", bus, "place", place_schema(false));
+        "stop", stop, "bus", bus, "place", place_schema(false));
 }
 
 json_t *pst_pipeline_schema(const struct pst_pipeline_schema_stage *stages, size_t n, bool settings)

@@ -379,6 +379,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     if (sv->opt->batches > 0)
         (void)json_object_set_new(
             j, "stop_batch", json_integer((json_int_t)sv->opt->start_batch + (json_int_t)sv->opt->batches));
+    (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
     (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
     if (sv->pl->bus_bytes_per_s > 0)
         (void)json_object_set_new(j, "bus_bytes_per_s",

@@ -34,10 +34,10 @@ static void sum_into(json_t *to, const json_t *data)
 /* What the supervisor says itself, whatever a stage may report. */
 static bool is_reserved(const char *key)
 {
-    static const char *const keys[] = {"status",   "pipeline", "seed",      "run_dir",   "dataset",
-                                       "stages",   "gpus",     "processes", "phases",    "bound_by",
-                                       "failures", "verdict",  "bus",       "schema",    "version",
-                                       "commit",   "started",  "command",   "directory", "host"};
+    static const char *const keys[] = {"status",    "pipeline",  "seed",    "run_dir",  "dataset",  "stages",
+                                       "gpus",      "processes", "phases",  "bound_by", "failures", "verdict",
+                                       "bus",       "schema",    "version", "commit",   "started",  "command",
+                                       "directory", "host",      "stopped"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;

@@ -95,8 +95,17 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
             sv, in->name, NULL,
             "the stage reported the section \"%s\", whose name is reserved for the runtime: use another name",
             taken);
-    else if (!taken && strcmp(section, "epochs") == 0)
-        pst_run_show_epoch(sv, data);
+    if (taken || strcmp(section, "epochs") != 0)
+        return;
+    pst_run_show_epoch(sv, data);
+    if (sv->pl->stop_patience == 0)
+        return;
+    if (!sv->stopping && pst_run_stop_after(sv, data)) {
+        sv->enough = true;
+        begin_stop(sv, "finish", FINISH_DEADLINE_S);
+    } else if (!sv->stopping) {
+        pst_run_tell_type(sv, in->name, "continue"); /* the stage waits for it */
+    }
 }
 
 static void hear_all(struct pst_supervisor *sv);
@@ -119,7 +128,7 @@ static bool is_expected(const struct pst_supervisor *sv, int p)
     int status = sv->procs[p].status;
     bool orderly = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     return proc_is_done(sv, p) || sv->end == PST_RUN_FAILED ||
-           (sv->stopping && sv->end == PST_RUN_INTERRUPTED && orderly);
+           (sv->stopping && (sv->enough || sv->end == PST_RUN_INTERRUPTED) && orderly);
 }
 
 /* The kernel ends a memory host first if memory runs out. */
@@ -380,7 +389,8 @@ static void enforce(struct pst_supervisor *sv, double now)
         if (sv->procs[p].pid) {
             if (sv->end == PST_RUN_OK)
                 pst_run_fail(sv, sv->procs[p].name, &sv->procs[p],
-                             "the process did not end within %.0f s and was killed", EXIT_DEADLINE_S);
+                             "the process did not end within %.0f s and was killed",
+                             sv->enough ? FINISH_DEADLINE_S : EXIT_DEADLINE_S);
             else if (sv->end == PST_RUN_INTERRUPTED && sv->started && !sv->hurried)
                 fprintf(stderr,
                         "warning: %s did not end within %.0f s and was killed: the run can be resumed only "
@@ -436,6 +446,7 @@ static void finish_report(struct pst_supervisor *sv)
         pst_report_bus(sv->report, sv->pl->bus_bytes_per_s, sv->pl->bus_dilate,
                        atomic_load(&sv->board->bus.bytes), atomic_load(&sv->board->bus.drive_bytes));
     pst_report_finish(sv->report);
+    pst_run_stop_release(sv);
     pst_live_forget(sv->opt->run_dir);
 }
 

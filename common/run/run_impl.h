@@ -53,6 +53,12 @@ struct pst_run_events { /* of one stage on a GPU, one for each slot of a route: 
     json_t *names; /* NULL: not yet known; null: there are none, and the route's stages wait on the host */
 };
 
+struct pst_run_stop { /* of the pipeline's `stop` */
+    double best;
+    json_int_t best_epoch, waited; /* -1: none; epochs since then */
+    json_t *epochs;                /* [epoch, value] of each; NULL: no epoch has ended */
+};
+
 struct pst_supervisor {
     struct pst_pipeline *pl;
     const struct pst_graph *graph;
@@ -87,6 +93,8 @@ struct pst_supervisor {
     json_t *report;
     bool allocated, opened, started, stopping;
     bool hurried; /* the user asked to stop twice */
+    bool enough;  /* the pipeline's `stop` ends the run */
+    struct pst_run_stop stop;
     enum pst_run_end end;
     int signal;
     double since, progress_at, files_at;
@@ -121,6 +129,10 @@ void pst_run_clear_line(const struct pst_supervisor *sv); /* before anything els
 /* stuck.c: warns if no slot, frame or item has moved for a while, and says who holds what. paused: this
  * process or the machine stood still itself. */
 void pst_watch_movement(struct pst_supervisor *sv, double now, bool paused);
+
+/* stop.c. An epoch has ended with this row of the report: does the run end here? */
+bool pst_run_stop_after(struct pst_supervisor *sv, const json_t *row);
+void pst_run_stop_release(struct pst_supervisor *sv);
 
 /* watch.c */
 void pst_watch_procs(struct pst_supervisor *sv, double now); /* fails the run if one shows no sign of life */

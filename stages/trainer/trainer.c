@@ -381,13 +381,17 @@ static pst_rc report_totals(struct pst_stage *self, struct trainer *t)
                       t->total.batches, t->total.seeds, t->total.train_s, t->total.span_s);
 }
 
-/* The user asked to stop. What the current batch has added is left out. */
+/* The user asked to stop, or the pipeline's `stop` did. What the current batch has added is left out. */
 static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
     take_time(t, &t->done);
     pst_rc rc = report_totals(self, t);
     if (rc == PST_OK)
         rc = save(self, t);
+    if (rc == PST_OK)
+        rc = pst_trainer_report_result(self, t);
+    if (rc == PST_OK)
+        rc = pst_trainer_report_work(self, t);
     if (rc == PST_OK)
         pst_log(self, "stopped after %" PRIu64 " batches; the checkpoint is in %s/checkpoints",
                 t->done.next_batch, pst_run_dir(self));

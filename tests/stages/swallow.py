@@ -9,6 +9,8 @@ DESCRIPTION = {
     "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "any", "dtype": "any", "rank": -1, "memory": "cpu",
                "flags": ["ordered"]}],
     "params": [{"name": "delay_us", "type": "int", "default": 0, "min": 0, "max": 100000000, "help": "time that each slot takes"},
+               {"name": "epoch", "type": "int", "default": 0, "min": 0, "max": 1000, "help": "batches after which it reports an epoch; 0: none"},
+               {"name": "falls", "type": "int", "default": 0, "min": 0, "max": 1000, "help": "the loss falls until this epoch"},
                {"name": "leaks", "type": "bool", "default": False, "help": "gives nothing back"}],
 }
 
@@ -30,6 +32,9 @@ def main(wire):
             if not wire.params["leaks"]:
                 wire.release(m.refs)
             batches += 1
+            if wire.params["epoch"] and batches % wire.params["epoch"] == 0:
+                epoch = batches // wire.params["epoch"] - 1
+                wire.tell(type="report", section="epochs", data={"epoch": epoch, "loss": 1 / (1 + min(epoch, wire.params["falls"]))})
             wire.count(1)
 
 

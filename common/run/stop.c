@@ -1,0 +1,117 @@
+/* stop.c: the pipeline's `stop`: the run ends when a figure of the epochs has not improved for some epochs.
+ * The figures are kept in RUN/stop.json, so that a resumed run ends after the same epoch. */
+#include "common/run/run_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util/file.h"
+
+#define FILE_BYTES_MAX (64u << 20) /* of a million epochs */
+#define NAME "stop.json"
+
+/* A loss improves when it falls, anything else when it rises. */
+static bool improves(const struct pst_run_stop *s, const char *metric, double value)
+{
+    const size_t n = strlen(metric);
+    const bool falls = n >= 4 && strcmp(metric + n - 4, "loss") == 0;
+    return s->best_epoch < 0 || (falls ? value < s->best : value > s->best);
+}
+
+static void count(struct pst_run_stop *s, const char *metric, json_int_t epoch, double value)
+{
+    if (improves(s, metric, value)) {
+        s->best = value;
+        s->best_epoch = epoch;
+        s->waited = 0;
+    } else {
+        s->waited++;
+    }
+}
+
+/* Epochs before `first` of the run that this one goes on from. A file that is not there or of another metric
+ * has none. */
+static void recall(struct pst_supervisor *sv, json_int_t first)
+{
+    char path[PST_PATH_MAX + 32], *text;
+    size_t bytes, i;
+    json_t *row;
+    (void)snprintf(path, sizeof path, "%s", sv->opt->resume);
+    for (int up = 0; up < 2; up++) { /* RUN/checkpoints/NUMBER */
+        char *slash = strrchr(path, '/');
+        if (slash)
+            *slash = '\0';
+    }
+    (void)strncat(path, "/" NAME, sizeof path - strlen(path) - 1);
+    if (pst_file_read(path, FILE_BYTES_MAX, &text, &bytes) != PST_OK)
+        return;
+    json_t *kept = json_loadb(text, bytes, 0, NULL);
+    const char *metric = json_string_value(json_object_get(kept, "metric"));
+    free(text);
+    json_array_foreach(json_object_get(kept, "epochs"), i, row)
+    {
+        const json_int_t epoch = json_integer_value(json_array_get(row, 0));
+        if (!metric || strcmp(metric, sv->pl->stop_metric) != 0 || epoch >= first)
+            continue;
+        count(&sv->stop, metric, epoch, json_number_value(json_array_get(row, 1)));
+        (void)json_array_append(sv->stop.epochs, row);
+    }
+    json_decref(kept);
+}
+
+static void keep(const struct pst_supervisor *sv)
+{
+    char path[PST_PATH_MAX + 32];
+    json_t *all = json_pack("{ss sO}", "metric", sv->pl->stop_metric, "epochs", sv->stop.epochs);
+    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    (void)snprintf(path, sizeof path, "%s/" NAME, sv->opt->run_dir);
+    if (!text || pst_file_replace(path, text, strlen(text)) != PST_OK)
+        pst_run_warn(sv, "supervisor", text ? pst_error_text() : "out of memory: " NAME " is not written");
+    free(text);
+    json_decref(all);
+}
+
+static void tell(struct pst_supervisor *sv, json_int_t epoch)
+{
+    struct pst_run_stop *s = &sv->stop;
+    (void)json_object_set_new(sv->report, "stopped",
+                              json_pack("{ss sI sI sf}", "metric", sv->pl->stop_metric, "epoch", epoch,
+                                        "best_epoch", s->best_epoch, "best", s->best));
+    pst_run_clear_line(sv);
+    fprintf(
+        stderr,
+        "stopping after epoch %lld: %s has not improved for %lld epochs; the best was %.6g in epoch %lld\n",
+        (long long)epoch, sv->pl->stop_metric, (long long)s->waited, s->best, (long long)s->best_epoch);
+}
+
+bool pst_run_stop_after(struct pst_supervisor *sv, const json_t *row)
+{
+    struct pst_run_stop *s = &sv->stop;
+    const json_t *value = json_object_get(row, sv->pl->stop_metric), *number = json_object_get(row, "epoch");
+    if (!json_is_number(value) || !json_is_integer(number) || !isfinite(json_number_value(value)))
+        return false;
+    const json_int_t epoch = json_integer_value(number);
+    if (!s->epochs) {
+        s->best_epoch = -1;
+        s->epochs = json_array();
+        if (sv->opt->resume)
+            recall(sv, epoch);
+    }
+    count(s, sv->pl->stop_metric, epoch, json_number_value(value));
+    (void)json_array_append_new(s->epochs, json_pack("[IO]", epoch, value));
+    keep(sv);
+    if (s->waited < sv->pl->stop_patience || epoch + 1 >= sv->pl->epochs)
+        return false;
+    tell(sv, epoch);
+    return true;
+}
+
+void pst_run_stop_release(struct pst_supervisor *sv)
+{
+    if (sv->pl->stop_patience > 0 && !sv->stop.epochs && sv->end == PST_RUN_OK)
+        fprintf(stderr, "warning: no stage has reported %s, so `stop` had no effect\n", sv->pl->stop_metric);
+    json_decref(sv->stop.epochs);
+}
