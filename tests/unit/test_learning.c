@@ -143,9 +143,9 @@ static double score_of(const struct world *w, int64_t id, int64_t c)
     double sum = 0;
     if (w->multilabel)
         return (double)row[c];
-    for (double size = -2; size <= 2; size += 0.5)
+    for (int half = -4; half <= 4; half++)
         for (int64_t k = 0; k < w->classes; k++)
-            sum += (double)row[k] == size ? exp(size) : 0;
+            sum += (double)row[k] == 0.5 * half ? exp(0.5 * half) : 0;
     return (double)(float)((double)row[c] - log(sum));
 }
 

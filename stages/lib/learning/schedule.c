@@ -17,8 +17,9 @@ double pst_schedule_rate(const struct pst_schedule *s, uint64_t batch, uint64_t 
     assert(batches_in_epoch >= 1);
     const double warm = ceil(s->warmup * (double)batches_in_epoch), at = (double)batch;
     double rate = s->rate;
+    const uint64_t periods = s->period > 0 ? batch / batches_in_epoch / (uint64_t)s->period : 0;
     if (s->kind == PST_SCHEDULE_STEP)
-        rate *= pow(s->factor, (double)(batch / batches_in_epoch / (uint64_t)s->period));
+        rate *= pow(s->factor, (double)periods);
     else if (s->kind == PST_SCHEDULE_PLATEAU)
         rate *= scale;
     else if (s->kind == PST_SCHEDULE_COSINE)
