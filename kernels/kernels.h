@@ -357,7 +357,7 @@ PST_API void pst_k_sgd(struct pst_queue *q, const struct pst_sgd *opt, pst_real 
 PST_API void pst_k_square_sum(struct pst_queue *q, const pst_real *x, int64_t n, double *sum);
 /* Clipping by the norm (Pascanu et al. 2013, algorithm 1): x is multiplied by most / (norm + 1e-6) if that is
  * below 1. norm is the square root of *square_sum, which lies where the queue computes. most > 0. */
-#define PST_CLIP_EPS 1e-6
+#define PST_NORM_CLIP_EPS 1e-6
 PST_API void pst_k_clip(struct pst_queue *q, pst_real *x, int64_t n, const double *square_sum, double most);
 
 PST_END_DECLS

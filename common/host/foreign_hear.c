@@ -27,8 +27,8 @@ static pst_rc hear_report(struct pst_stage *self, const json_t *message)
             PST_E_PEER,
             "external program %s sent a report without a \"section\" (a string) or \"data\" (an object)",
             self->caps.file);
-    const pst_rc rc = pst_control_send(
-        self, json_pack("{ss ss sO}", "type", "report", "section", section, "data", data));
+    const pst_rc rc =
+        pst_control_send(self, json_pack("{ss ss sO}", "type", "report", "section", section, "data", data));
     return rc == PST_OK && strcmp(section, "epochs") == 0 ? pst_control_epoch(self) : rc;
 }
 

@@ -16,8 +16,7 @@
 #include "common/util/clock.h"
 #include "common/host/handover.h"
 
-#define IDLE_POLL_MS 250             /* the longest sleep: a wake that is lost costs no more than this */
-#define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
+#define IDLE_POLL_MS 250 /* the longest sleep: a wake that is lost costs no more than this */
 #define ACK_DEADLINE_MS 5000
 #define INBOX_MAX_BYTES 64 /* a wake is empty */
 #define WAKES_MAX 10000    /* read at a time: a flood of them must not keep the stage from its work */
@@ -139,63 +138,6 @@ static pst_rc map_shared(struct pst_host_process *process, const char *path, uin
     return rc;
 }
 
-/* ---- control messages ---------------------------------------------------------------------------- */
-
-pst_rc pst_control_send(struct pst_stage *self, json_t *message)
-{
-    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
-    json_decref(message);
-    if (!text)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
-    int sent = zmq_send(self->control, text, strlen(text), ZMQ_DONTWAIT);
-    free(text);
-    return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
-}
-
-/* NULL, with errno EAGAIN: none came in time. */
-static json_t *control_recv(struct pst_stage *self, int timeout_ms)
-{
-    zmq_pollitem_t item = {.socket = self->control, .events = ZMQ_POLLIN};
-    if (timeout_ms != 0 && zmq_poll(&item, 1, timeout_ms) <= 0) {
-        errno = EAGAIN;
-        return NULL;
-    }
-    zmq_msg_t msg;
-    (void)zmq_msg_init(&msg);
-    json_t *j = NULL;
-    if (zmq_msg_recv(&msg, self->control, ZMQ_DONTWAIT) >= 0 && zmq_msg_size(&msg) <= PST_CONTROL_MAX_BYTES)
-        j = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
-    (void)zmq_msg_close(&msg);
-    return j;
-}
-
-static const char *type_of(const json_t *message)
-{
-    const char *type = json_string_value(json_object_get(message, "type"));
-    return type ? type : "";
-}
-
-/* Waits for a message of this type. "stop" ends the wait, too. */
-static pst_rc expect(struct pst_stage *self, const char *type, json_t **out)
-{
-    *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
-    while (!*out && getppid() > 1 && errno == EAGAIN) /* other stages may take long; the supervisor lives */
-        *out = control_recv(self, SUPERVISOR_DEADLINE_MS);
-    if (!*out)
-        return pst_fail(PST_E_PEER, "the supervisor process has ended");
-    if (strcmp(type_of(*out), type) == 0)
-        return PST_OK;
-    pst_rc rc = PST_E_INTERRUPTED;
-    if (strcmp(type_of(*out), "stop") == 0 || strcmp(type_of(*out), "finish") == 0)
-        self->stopping = true;
-    else
-        rc = pst_fail(PST_E_PEER, "unexpected message from the supervisor: expected \"%s\", found \"%s\"",
-                      type, type_of(*out));
-    json_decref(*out);
-    *out = NULL;
-    return rc;
-}
-
 /* ---- events -------------------------------------------------------------------------------------- */
 
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
@@ -218,25 +160,6 @@ pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
     return rc;
 }
 
-pst_rc pst_control_epoch(struct pst_stage *self)
-{
-    json_t *message = NULL;
-    if (!self->stops || self->stopping)
-        return PST_OK;
-    while (!message && getppid() > 1) {
-        message = control_recv(self, SUPERVISOR_DEADLINE_MS);
-        if (!message && errno != EAGAIN)
-            break;
-    }
-    if (!message)
-        return pst_fail(PST_E_PEER, "the supervisor process has ended");
-    const bool finish = strcmp(type_of(message), "finish") == 0, stop = strcmp(type_of(message), "stop") == 0;
-    self->enough = finish;
-    self->stopping = finish || stop;
-    json_decref(message);
-    return PST_OK;
-}
-
 static pst_rc finish(struct pst_stage *self)
 {
     self->finishing = self->stopping = true;
@@ -246,12 +169,12 @@ static pst_rc finish(struct pst_stage *self)
 
 static void read_control(struct pst_stage *self, pst_rc *rc)
 {
-    json_t *message = control_recv(self, 0);
+    json_t *message = pst_control_recv(self, 0);
     if (!message)
         return;
-    if (strcmp(type_of(message), "stop") == 0) {
+    if (strcmp(pst_control_type(message), "stop") == 0) {
         self->stopping = true;
-    } else if (strcmp(type_of(message), "finish") == 0 && !self->finishing) {
+    } else if (strcmp(pst_control_type(message), "finish") == 0 && !self->finishing) {
         *rc = finish(self);
     }
     json_decref(message);
@@ -394,7 +317,7 @@ static pst_rc set_cores(const char *cores)
 
 static pst_rc configure(struct pst_stage *self)
 {
-    pst_rc rc = expect(self, "configure", &self->config);
+    pst_rc rc = pst_control_expect(self, "configure", &self->config);
     if (rc != PST_OK)
         return rc;
     const json_t *c = self->config;
@@ -439,7 +362,7 @@ static pst_rc configure(struct pst_stage *self)
 static pst_rc size(struct pst_stage *self)
 {
     json_t *message;
-    pst_rc rc = expect(self, "size", &message);
+    pst_rc rc = pst_control_expect(self, "size", &message);
     if (rc != PST_OK)
         return rc;
     self->oneshots = json_incref(json_object_get(message, "oneshots"));
@@ -462,7 +385,7 @@ static _Atomic int opened;
 static pst_rc open_stage(struct pst_stage *self)
 {
     json_t *message;
-    pst_rc rc = expect(self, "open", &message);
+    pst_rc rc = pst_control_expect(self, "open", &message);
     if (rc != PST_OK)
         return rc;
     size_t i;
@@ -521,7 +444,7 @@ out:
 static pst_rc run(struct pst_stage *self)
 {
     json_t *message;
-    pst_rc rc = expect(self, "start", &message);
+    pst_rc rc = pst_control_expect(self, "start", &message);
     if (rc != PST_OK)
         return rc;
     json_decref(message);
@@ -558,8 +481,8 @@ static void tell_end(struct pst_stage *self, pst_rc rc, char *text)
     if (self->stopping)
         return;
     for (int waited = 0; waited < ACK_DEADLINE_MS; waited += 1000) { /* until it was heard */
-        json_t *ack = control_recv(self, 1000);
-        bool stop = ack && strcmp(type_of(ack), "stop") == 0;
+        json_t *ack = pst_control_recv(self, 1000);
+        bool stop = ack && strcmp(pst_control_type(ack), "stop") == 0;
         json_decref(ack);
         if (stop)
             return;

@@ -139,9 +139,14 @@ struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint3
 struct pst_stage_desc pst_host_copy_desc(const struct pst_stage_desc *described);
 struct pst_stage_desc pst_host_foreign_desc(const struct pst_stage_desc *described);
 
-/* host.c */
+/* control.c */
+pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
+/* NULL, with errno EAGAIN: none came in time. */
+json_t *pst_control_recv(struct pst_stage *self, int timeout_ms);
+const char *pst_control_type(const json_t *message);
+/* Waits for a message of this type. "stop" ends the wait, too. */
+pst_rc pst_control_expect(struct pst_stage *self, const char *type, json_t **out);
 /* After an epoch was reported: waits until the supervisor says whether the run goes on. */
 pst_rc pst_control_epoch(struct pst_stage *self);
-pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */
 
 #endif

@@ -89,7 +89,7 @@ void pst_k_clip(struct pst_queue *q, pst_real *x, int64_t n, const double *squar
 {
     assert(q == NULL && n >= 0 && most > 0);
     (void)q;
-    const double share = most / (sqrt(*square) + PST_CLIP_EPS);
+    const double share = most / (sqrt(*square) + PST_NORM_CLIP_EPS);
     const pst_real scale = (pst_real)share;
     for (int64_t i = 0; i < n && !(share >= 1); i++)
         x[i] *= scale;

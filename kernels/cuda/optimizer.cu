@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_parts(const double *parts,
 
 __global__ void __launch_bounds__(PST_CU_THREADS) clip(float *x, int64_t n, const double *square, double most)
 {
-    const double share = most / (sqrt(*square) + PST_CLIP_EPS);
+    const double share = most / (sqrt(*square) + PST_NORM_CLIP_EPS);
     const float scale = (float)share;
     for (int64_t i = pst_cu_first(); i < n && !(share >= 1); i += pst_cu_step())
         x[i] *= scale;

@@ -35,8 +35,8 @@ void pst_trainer_recipe_close(struct pst_trainer_recipe *recipe);
 /* The learning rate of the batch `progress->next_batch`. */
 double pst_trainer_recipe_rate(struct pst_trainer_recipe *recipe, const struct pst_gnn_training *progress,
                                uint64_t batches_in_epoch);
-/* At the end of an epoch: a plateau may lower the rate. val: what the validation split has in the metric;
- * negative: it was not evaluated, so the training loss counts. */
+/* At the end of an epoch, or only of those that are evaluated: a plateau may lower the rate. val: what the
+ * validation split has in the metric; negative: it was not evaluated, so the training loss counts. */
 void pst_trainer_recipe_epoch(const struct pst_trainer_recipe *recipe, struct pst_gnn_training *progress,
                               double val);
 

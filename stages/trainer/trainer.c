@@ -189,7 +189,8 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
         rc = pst_trainer_report_epoch(self, t, val, by);
     if (rc != PST_OK)
         return rc;
-    pst_trainer_recipe_epoch(&t->recipe, p, by);
+    if (t->eval_every == 0 || due(self, t->eval_every, p->epoch))
+        pst_trainer_recipe_epoch(&t->recipe, p, by);
     const bool checkpoint = due(self, t->checkpoint_every, p->epoch);
     p->epoch++;
     p->loss = p->seconds = 0;
