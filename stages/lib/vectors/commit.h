@@ -40,8 +40,8 @@ struct pst_commit {
     const struct pst_commit_best *best;
     const struct pst_vectors_table *table; /* NULL: embeddings are not partitioned */
     int partitions;
-    const char *model;                              /* a name of pst_embed_model_named */
-    bool inverse;                                   /* relations have a second embedding, for sources */
+    const char *model;                        /* a name of pst_embed_model_named */
+    bool inverse;                             /* relations have a second embedding, for sources */
     const struct pst_plateau_state *schedule; /* NULL: the rate is constant */
 };
 
@@ -57,8 +57,8 @@ PST_API PST_MUST_USE pst_rc pst_commit_save(const struct pst_commit *c, const st
  * NULL; and *best. *next_batch is where the run goes on. */
 PST_API PST_MUST_USE pst_rc pst_commit_load(const char *path, struct pst_vectors *v,
                                             struct pst_vectors_table *table, int partitions,
-                                            struct pst_plateau_state *schedule,
-                                            struct pst_commit_best *best, uint64_t *next_batch);
+                                            struct pst_plateau_state *schedule, struct pst_commit_best *best,
+                                            uint64_t *next_batch);
 /* Fills the table of the best epoch's checkpoint, if it is in the run's directory. A run that goes on in
  * another directory leaves it in the first one. */
 PST_API PST_MUST_USE pst_rc pst_commit_load_best(const char *run_dir, const struct pst_commit_best *best,

@@ -469,9 +469,9 @@ static pst_rc make_schedule(struct pst_vectors_owner *s)
         return pst_fail(PST_E_ARG, "rate_min is %g, but rate is %g; expected at most the rate", s->rate_min,
                         s->rate);
     s->plateau = (struct pst_plateau){.patience = (double)s->patience,
-                                            .factor = s->factor,
-                                            .least = s->rate_min / s->rate,
-                                            .state = {.scale = 1}};
+                                      .factor = s->factor,
+                                      .least = s->rate_min / s->rate,
+                                      .state = {.scale = 1}};
     return PST_OK;
 }
 

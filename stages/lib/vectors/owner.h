@@ -47,7 +47,7 @@ struct pst_vectors_owner {
     struct pst_dataset ds;
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
-    struct pst_plateau plateau;         /* its state is of the end of the last epoch */
+    struct pst_plateau plateau;               /* its state is of the end of the last epoch */
     struct pst_commit_best best;
     struct pst_vectors_initial initial;   /* of init_from */
     struct pst_vectors_exchange exchange; /* if there are several partitions */
