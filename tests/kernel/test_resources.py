@@ -11,6 +11,7 @@ sys.path.insert(0, FOLDER)
 import resources  # noqa: E402
 
 logs = sorted(glob.glob(os.path.join(ROOT, os.environ.get("BUILD", "build"), "obj/kernels/cuda/**/*.nvcc.log"), recursive=True))
+logs = [log for log in logs if os.path.exists(os.path.join(ROOT, "kernels/cuda", log.split("kernels/cuda/")[1].replace(".nvcc.log", ".cu")))]  # not of a file that is gone
 nvcc = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 if not logs or not nvcc:
     print("# SKIP no nvcc, so no CUDA twins were built")
