@@ -64,6 +64,22 @@ def models_learn_several_labels():
 
 
 @test
+def roc_auc_is_the_mean_over_the_labels():
+    with Place() as p:
+        data = dataset(p)
+        run = p.run(HYPERION, *SMALL, "--epochs", 3, "--set", "stages.trainer.params.metric=roc_auc", data=data)
+        infer(p, run.run_dir, "--logits")
+        ids, logits = np.load(os.path.join(data, "test.npy")), outputs(p)[".logits"]
+        known, each = np.load(os.path.join(data, "multilabels.npy"))[ids], []
+        for c in range(TASKS):
+            up, down = (logits[ids, c][known[:, c] == label].astype(np.float32) for label in (1, 0))
+            each.append(np.mean((up[:, None] > down) + 0.5 * (up[:, None] == down)))
+        assert abs(run.report["test_roc_auc"] - np.mean(each)) < 1e-9 and run.report["test_micro_f1"] > 0, (run.report, each)
+        r = p.run(HYPERION, *SMALL, "--set", "stages.trainer.params.label_smoothing=0.1", data=data, code=1)
+        assert "label_smoothing is set, but the vertices of" in r.err, r.err
+
+
+@test
 def a_run_goes_on_and_a_gpu_agrees():
     with Place() as p:
         data = dataset(p)
