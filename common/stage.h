@@ -26,6 +26,7 @@
 PST_BEGIN_DECLS
 
 #define PST_STAGE_ABI 3
+#define PST_REPLICAS_MAX 16 /* of one stage: as many as a pipeline can name devices of a kind */
 
 struct pst_stage; /* one running instance of a stage; its host owns it */
 
@@ -157,9 +158,18 @@ struct pst_param_desc {
     const char *help;
     bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
     bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */
+    bool divided;   /* INT: a power of two that the replicas of the stage divide, so it is a multiple of their
+                       number */
 };
 
 /* ---- the description: the stage -------------------------------------------------------------- */
+
+/* What "replicas" of a pipeline may do with a stage. */
+enum pst_replicas {
+    PST_REPLICAS_NONE = 0, /* nothing: the stage cannot be replicated */
+    PST_REPLICAS_EACH,     /* each replica works for itself */
+    PST_REPLICAS_MEET,     /* the replicas work together (pst_meet). The stage has one instance */
+};
 
 struct pst_event;
 
@@ -170,6 +180,7 @@ struct pst_stage_desc {
     const struct pst_port_desc *ports;   /* ends with an entry whose name is NULL */
     const struct pst_param_desc *params; /* the same; NULL: no parameters */
     int instances_max;                   /* 0: as many as Penstock allows */
+    enum pst_replicas replicas;
 
     /* The parts of the dataset that the stage needs, separated by commas:
      *   "features"     feature rows
@@ -279,6 +290,9 @@ struct pst_bus_place {
 PST_API struct pst_bus_place pst_bus_place(const struct pst_stage *self);
 /* The number of this instance, from 0. *instances gets the number of instances. */
 PST_API int pst_instance(const struct pst_stage *self, int *instances);
+/* The number of this replica of the stage, from 0. *replicas (unless NULL) gets the number of replicas; 1:
+ * the pipeline does not replicate the stage. */
+PST_API int pst_replica(const struct pst_stage *self, int *replicas);
 
 PST_API int pst_port(const struct pst_stage *self, const char *name); /* its index; the port must exist */
 PST_API bool pst_linked(const struct pst_stage *self, int port);
@@ -372,6 +386,13 @@ PST_API void pst_share(struct pst_stage *self, uint64_t bytes);
  * pipeline starts, all instances have returned from `open`, and the memory becomes read-only. It is the
  * runtime's, and disappears with the run. NULL: pst_share was not called. */
 PST_API void *pst_shared(struct pst_stage *self);
+
+/* ---- replicas that work together -------------------------------------------------------------------- */
+
+/* Call it in open, if the description says PST_REPLICAS_MEET. *out gets this replica's member of a collective
+ * of all replicas (common/collective/collective.h), or NULL if there is only one. The runtime closes it. */
+struct pst_collective;
+PST_API PST_MUST_USE pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out);
 
 /* ---- descriptors, time ----------------------------------------------------------------------- */
 

@@ -242,9 +242,9 @@ static pst_rc take_needs(struct pst_stage *self, const json_t *needs)
 /* What the program may know of its "configure" message. */
 static json_t *size_message(const struct pst_stage *self)
 {
-    static const char *const keys[] = {"params",   "dataset",   "run_dir", "resume",
-                                       "seed",     "epochs",    "device",  "start_batch",
-                                       "instance", "instances", "linked",  "identity"};
+    static const char *const keys[] = {"params", "dataset",  "run_dir",     "resume",   "seed",
+                                       "epochs", "device",   "start_batch", "instance", "instances",
+                                       "linked", "identity", "replica",     "replicas"};
     json_t *message = json_pack("{ss ss sO}", "type", "size", "name", self->name, "oneshots",
                                 self->oneshots ? self->oneshots : json_null());
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -337,6 +337,8 @@ static pst_rc configure(struct pst_stage *self)
     self->debug = json_is_true(json_object_get(c, "debug"));
     self->instance = (int)json_integer_value(json_object_get(c, "instance"));
     self->instances = (int)json_integer_value(json_object_get(c, "instances"));
+    self->replica = (int)json_integer_value(json_object_get(c, "replica"));
+    self->replicas = (int)json_integer_value(json_object_get(c, "replicas"));
     self->seed = (uint64_t)json_integer_value(json_object_get(c, "seed"));
     self->epochs = json_integer_value(json_object_get(c, "epochs"));
     self->stops = json_is_true(json_object_get(c, "stops"));
@@ -345,7 +347,7 @@ static pst_rc configure(struct pst_stage *self)
     self->start_batch = (uint64_t)json_integer_value(json_object_get(c, "start_batch"));
     self->stop_batch = (uint64_t)json_integer_value(json_object_get(c, "stop_batch"));
     self->state = calloc(1, self->desc.state_bytes ? self->desc.state_bytes : 1);
-    if (!self->state || self->instances < 1)
+    if (!self->state || self->instances < 1 || self->replicas < 1 || self->replicas > PST_REPLICAS_MAX)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of the stage");
     pst_desc_bind(&self->desc, self->params, self->state);
     uid_t uid = geteuid();
@@ -410,6 +412,7 @@ static pst_rc open_stage(struct pst_stage *self)
     }
     self->page = (struct pst_page *)(uintptr_t)((char *)self->board_map.base + pages + page * PST_PAGE);
     (void)json_object_set(self->config, "regions", json_object_get(message, "regions"));
+    (void)json_object_set(self->config, "meet", json_object_get(message, "meet"));
     json_array_foreach(json_object_get(message, "regions"), i, j)
     {
         if (rc != PST_OK || self->nregions == PST_PORTS_MAX * 4)
@@ -491,6 +494,7 @@ static void tell_end(struct pst_stage *self, pst_rc rc, char *text)
 
 static void release(struct pst_stage *self)
 {
+    pst_collective_close(self->collective);
     pst_ports_close(self);
     if (self->control)
         (void)zmq_close(self->control);

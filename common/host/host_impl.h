@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdarg.h>
 
+#include "common/collective/collective.h"
 #include "common/ipc/board.h"
 #include "common/pipeline/desc/caps.h"
 #include "common/pipeline/desc/desc.h"
@@ -77,6 +78,7 @@ struct pst_stage {
     json_t *config; /* the supervisor's "configure" message; strings point into it */
     json_t *params;
     int instance, instances;
+    int replica, replicas;
     uint64_t seed, start_batch;
     uint64_t stop_batch; /* outputs that originate slots end before this batch; 0: at their total */
     int64_t epochs;
@@ -89,7 +91,9 @@ struct pst_stage {
     void *control, *inbox;
     char control_endpoint[128];
     struct pst_region board_map;
-    struct pst_region shared; /* with the other instances of the stage */
+    struct pst_region shared;                    /* with the other instances of the stage */
+    struct pst_collective *collective;           /* NULL: not open */
+    const char *replica_names[PST_REPLICAS_MAX]; /* point into config */
     struct pst_board *board;
     struct pst_page *page;
     struct pst_host_peer peers[PST_STAGES_MAX];

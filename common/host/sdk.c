@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/collective/shared.h"
 #include "common/util/clock.h"
 #include "common/host/host_impl.h"
+
+/* Replica 0 may evaluate the model meanwhile. The supervisor ends the run long before if a process hangs. */
+#define MEET_DEADLINE_S 3600.0
 
 void *pst_state(struct pst_stage *self)
 {
@@ -84,6 +88,41 @@ int pst_instance(const struct pst_stage *self, int *instances)
     if (instances)
         *instances = self->instances;
     return self->instance;
+}
+
+int pst_replica(const struct pst_stage *self, int *replicas)
+{
+    if (replicas)
+        *replicas = self->replicas;
+    return self->replica;
+}
+
+pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
+{
+    const json_t *meet = json_object_get(self->config, "meet"), *names = json_object_get(meet, "names");
+    const uint64_t at = (uint64_t)json_integer_value(json_object_get(meet, "at")),
+                   bytes = pst_collective_shared_bytes(self->replicas);
+    *out = self->collective;
+    if (self->replicas == 1 || *out)
+        return PST_OK;
+    if (json_array_size(names) != (size_t)self->replicas || at % PST_PAGE != 0 ||
+        at > self->board_map.bytes || bytes > self->board_map.bytes - at)
+        return pst_fail(PST_E_PEER,
+                        "the supervisor's \"open\" message does not say where the replicas of %s meet: "
+                        "install penstock and penstock-stage from the same build",
+                        self->name);
+    for (int r = 0; r < self->replicas; r++)
+        self->replica_names[r] = json_string_value(json_array_get(names, (size_t)r));
+    const pst_rc rc = pst_collective_shared_open(
+        &self->collective,
+        &(struct pst_collective_shared_options){.memory = (char *)self->board_map.base + at,
+                                                .rank = self->replica,
+                                                .members = self->replicas,
+                                                .names = self->replica_names,
+                                                .deadline_s = MEET_DEADLINE_S,
+                                                .stop = &self->board->stop});
+    *out = self->collective;
+    return rc;
 }
 
 int pst_port(const struct pst_stage *self, const char *name)

@@ -11,7 +11,7 @@ static void settle_stage(json_t *j, const struct pst_pipeline_stage_spec *stage)
 {
     if (strchr(stage->caps.run, '/') && stage->caps.file)
         (void)json_object_set_new(j, "run", json_string(stage->caps.file));
-    if (stage->group[0])
+    if (stage->group[0] && !strchr(stage->group, '.')) /* of replicas: the file has it without their number */
         (void)json_object_set_new(j, "group", json_string(stage->group));
 }
 
@@ -20,7 +20,7 @@ pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path)
     json_t *root = json_deep_copy(pl->doc.root);
     const json_t *stages = json_object_get(root, "stages");
     for (int s = 0; s < pl->nstages; s++) {
-        json_t *stage = json_object_get(stages, pl->stages[s].name);
+        json_t *stage = json_object_get(stages, pl->stages[s].origin);
         if (stage) /* a copy between devices is not in the file */
             settle_stage(stage, &pl->stages[s]);
     }

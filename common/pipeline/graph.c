@@ -74,6 +74,7 @@ static bool insert_copy(struct pst_pipeline *pl, int l, struct pst_diag *diag)
     (void)snprintf(copy->device, sizeof copy->device, "%s", pl->stages[link->to].device);
     if (strcmp(pl->stages[link->from].group, pl->stages[link->to].group) == 0)
         (void)snprintf(copy->group, sizeof copy->group, "%s", pl->stages[link->to].group);
+    (void)memcpy(copy->origin, copy->name, sizeof copy->origin);
     copy->params = json_object();
     copy->instances = 1;
     pl->links[pl->nlinks++] = (struct pst_link_spec){.from = pl->nstages,

@@ -26,14 +26,16 @@ static json_t *identity_of(const struct pst_pipeline *pl)
     for (int s = 0; s < pl->nstages; s++) {
         const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
         bool any = false;
+        if (stage->replica > 0) /* a checkpoint does not depend on the number of replicas */
+            continue;
         for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
             if (!p->fixed || !works_on_batches(pl, s))
                 continue;
             any = true;
-            (void)snprintf(path, sizeof path, "stages.%s.params.%s", stage->name, p->name);
+            (void)snprintf(path, sizeof path, "stages.%s.params.%s", stage->origin, p->name);
             (void)json_object_set(all, path, json_object_get(stage->params, p->name));
         }
-        (void)snprintf(path, sizeof path, "stages.%s.run", stage->name);
+        (void)snprintf(path, sizeof path, "stages.%s.run", stage->origin);
         if (any)
             (void)json_object_set_new(all, path, json_string(stage->caps.desc->name));
     }

@@ -249,8 +249,9 @@ static void load_bus(struct pst_pipeline_loading *ld)
 
 static void load_head(struct pst_pipeline_loading *ld)
 {
-    static const char *const keys[] = {"$schema", "penstock", "name", "help",   "dataset", "seed",   "epochs",
-                                       "stop",    "overlap",  "bus",  "params", "place",   "stages", "links"};
+    static const char *const keys[] = {"$schema", "penstock", "name",   "help",     "dataset",
+                                       "seed",    "epochs",   "stop",   "overlap",  "bus",
+                                       "params",  "place",    "stages", "replicas", "links"};
     struct pst_pipeline *pl = ld->pl;
     json_t *root = pl->doc.root;
     char help[HELP_MAX], schema[PST_PATH_MAX];
@@ -304,8 +305,10 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     struct pst_pipeline_loading ld = {pl, diag, options->group_all};
     load_head(&ld);
     pst_pipeline_load_stages(&ld);
+    pst_pipeline_load_replicas(&ld);
     check_bus_stages(&ld);
     pst_pipeline_load_links(&ld);
     pst_graph_check(pl, diag);
+    pst_pipeline_replicate(&ld);
     return diag->count == 0;
 }

@@ -42,4 +42,10 @@ bool pst_pipeline_good_name(const char *name, size_t max);
 void pst_pipeline_load_stages(struct pst_pipeline_loading *ld);
 void pst_pipeline_load_links(struct pst_pipeline_loading *ld);
 
+/* replicas.c. The first reads the member "replicas", after the stages: a stage that it names gets the number
+ * of replicas and the first place. The second, in a pipeline without errors, makes a stage and links of each
+ * replica. */
+void pst_pipeline_load_replicas(struct pst_pipeline_loading *ld);
+void pst_pipeline_replicate(struct pst_pipeline_loading *ld);
+
 #endif

@@ -271,6 +271,7 @@ static struct pst_pipeline_stage_spec *add_stage(struct pst_pipeline_loading *ld
     else {
         struct pst_pipeline_stage_spec *stage = &pl->stages[pl->nstages++];
         (void)snprintf(stage->name, sizeof stage->name, "%s", name);
+        (void)snprintf(stage->origin, sizeof stage->origin, "%s", name);
         stage->params = json_object();
         pst_pipeline_check_keys(ld, j, path, keys, sizeof keys / sizeof keys[0]);
         return stage;

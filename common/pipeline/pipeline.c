@@ -29,6 +29,8 @@ void pst_pipeline_param_path(const struct pst_pipeline *pl, const char *stage, c
                              char out[PST_JSON_PATH_MAX])
 {
     const json_t *root = pl->doc.root;
+    const int s = pst_pipeline_stage(pl, stage);
+    stage = s >= 0 ? pl->stages[s].origin : stage;
     const json_t *own = json_object_get(json_object_get(json_object_get(root, "stages"), stage), "params");
     if (!json_object_get(own, param) && json_object_get(json_object_get(root, "params"), param))
         (void)snprintf(out, PST_JSON_PATH_MAX, "params.%s", param);

@@ -17,6 +17,8 @@
 
 struct pst_pipeline_stage_spec {
     char name[PST_NAME_MAX];
+    char origin[PST_NAME_MAX]; /* its name in the file, which all its replicas share */
+    int replica, replicas;     /* its number among so many, from 0; 0 replicas: it is not replicated */
     struct pst_caps caps;
     json_t *params; /* every parameter, in its normal form */
     char device[PST_PIPELINE_DEVICE_MAX];

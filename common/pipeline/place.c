@@ -129,6 +129,24 @@ static void inherit(const struct pst_pipeline *pl, struct pst_pipeline_stage_spe
         (void)snprintf(stage->device, sizeof stage->device, "%s", pl->device[0] ? pl->device : "cpu:0");
 }
 
+bool pst_place_names_device(const char *device)
+{
+    return device_number(device, "cuda:") >= 0 || device_number(device, "cpu:") >= 0;
+}
+
+bool pst_place_device_at(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at,
+                         struct pst_pipeline_stage_spec *stage)
+{
+    int gpu = device_number(stage->device, "cuda:"), cpu = device_number(stage->device, "cpu:");
+    if (cpu >= 0 || (gpu >= 0 && check_gpu(pl, diag, at, stage, gpu)))
+        return true;
+    if (gpu < 0)
+        pst_json_error(&pl->doc, diag, at, "expected cpu:N or cuda:N (N from 0 to %d) or auto, found \"%s\"",
+                       PST_PIPELINE_DEVICES_MAX - 1, stage->device);
+    (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
+    return false;
+}
+
 void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
                       struct pst_pipeline_stage_spec *stage)
 {
@@ -137,18 +155,9 @@ void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char
     (void)snprintf(at, sizeof at, "%s%splace.device", own ? path : "", own ? "." : "");
     if (!own)
         inherit(pl, stage);
-    if (strcmp(stage->device, "auto") == 0) {
+    if (strcmp(stage->device, "auto") == 0)
         choose_device(stage);
-        return;
-    }
-    int gpu = device_number(stage->device, "cuda:"), cpu = device_number(stage->device, "cpu:");
-    if (cpu >= 0 || (gpu >= 0 && check_gpu(pl, diag, at, stage, gpu)))
-        return;
-    if (gpu < 0)
-        pst_json_error(&pl->doc, diag, at, "expected cpu:N or cuda:N (N from 0 to %d) or auto, found \"%s\"",
-                       PST_PIPELINE_DEVICES_MAX - 1, stage->device);
-    (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
-    if (!own)
+    else if (!pst_place_device_at(pl, diag, at, stage) && !own)
         pl->device[0] = '\0';
 }
 

@@ -13,6 +13,14 @@
 void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char *path,
                       struct pst_pipeline_stage_spec *stage);
 
+/* The same for a device that is cpu:N or cuda:N and was given at the path `at`. False, after an error: the
+ * stage cannot run there, and its device is cpu:0 now. */
+bool pst_place_device_at(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at,
+                         struct pst_pipeline_stage_spec *stage);
+
+/* Is it cpu:N or cuda:N? */
+bool pst_place_names_device(const char *device);
+
 /* Checks a list of cores: "0-3,6", each of which this machine has. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);
 

@@ -274,13 +274,30 @@ static void check_writers(const struct pst_pipeline *pl, struct pst_diag *diag, 
         }
 }
 
+/* Why a stage may split the batches of an output; NULL: it does not. Grains are split in any case. */
+static const char *why_split(const struct pst_pipeline_stage_spec *stage, const struct pst_port_desc *port,
+                             char text[2 * PST_NAME_MAX])
+{
+    if (!port->splits_if || pst_condition_holds(port->splits_if, stage->params))
+        return port->splits_if;
+    for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
+        const json_int_t value = json_integer_value(json_object_get(stage->params, p->name));
+        (void)snprintf(text, 2 * (size_t)PST_NAME_MAX, "%.64s=%lld", p->name, (long long)value);
+        if (p->divided && value > 1)
+            return text;
+    }
+    return NULL;
+}
+
 static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, const struct pst_route *route)
 {
     const struct pst_pipeline_stage_spec *origin = &pl->stages[route->stage];
     const struct pst_port_desc *port = &origin->caps.desc->ports[route->port];
     check_capacity(pl, diag, route);
     check_writers(pl, diag, route);
-    for (int b = 0; b < route->borrowers && pst_condition_holds(port->splits_if, origin->params); b++) {
+    char text[2 * PST_NAME_MAX];
+    const char *why = why_split(origin, port, text);
+    for (int b = 0; b < route->borrowers && why; b++) {
         const struct pst_pipeline_stage_spec *stage = &pl->stages[route->borrower_stage[b]];
         const struct pst_port_desc *in = &stage->caps.desc->ports[route->borrower_port[b]];
         if (!pst_condition_holds(in->whole_if, stage->params))
@@ -290,7 +307,7 @@ static void check_route(const struct pst_pipeline *pl, struct pst_diag *diag, co
         pst_json_error(&pl->doc, diag, path,
                        "%s requires whole batches, but %s can split a batch because of %s: change a "
                        "parameter of one of these two stages",
-                       in->whole_if, origin->name, port->splits_if);
+                       in->whole_if, origin->name, why);
     }
 }
 

@@ -12,6 +12,7 @@
 
 #define DEVICE_PATTERN "^(auto|(cpu|cuda):(0|[1-9]|1[0-5]))$"
 static_assert(PST_PIPELINE_DEVICES_MAX == 16, "DEVICE_PATTERN has this limit, too");
+#define PLACE_PATTERN "^(cpu|cuda):(0|[1-9]|1[0-5])$"
 #define CORES_PATTERN "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"
 #define ENDPOINT_PATTERN "^tcp://.+:([0-9]{1,5}|\\*)$"
 #define BYTES_PATTERN "^[0-9]{1,18}(\\.[0-9]+)?(B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)?$"
@@ -41,6 +42,17 @@ static json_t *name_text(int max, const char *help)
 static json_t *integer(json_int_t min, json_int_t max, const char *help)
 {
     return described(json_pack("{ss sI sI}", "type", "integer", "minimum", min, "maximum", max), help);
+}
+
+/* Only the powers of two from min to max. */
+static json_t *powers_of_two(json_t *integer, const struct pst_param_desc *param)
+{
+    json_t *list = json_array();
+    for (json_int_t n = 1; (double)n <= param->max; n *= 2)
+        if ((double)n >= param->min)
+            (void)json_array_append_new(list, json_integer(n));
+    (void)json_object_set_new(integer, "enum", list);
+    return integer;
 }
 
 /* An object with these members and no others. */
@@ -97,7 +109,10 @@ json_t *pst_pipeline_param_schema(const struct pst_param_desc *param)
     json_t *j = NULL, *def = param->def ? json_loads(param->def, JSON_DECODE_ANY, NULL) : NULL;
     switch (param->type) {
     case PST_PARAM_BOOL: j = json_pack("{ss}", "type", "boolean"); break;
-    case PST_PARAM_INT: j = limited(param, "integer"); break;
+    case PST_PARAM_INT:
+        j = limited(param, "integer");
+        j = param->divided ? powers_of_two(j, param) : j;
+        break;
     case PST_PARAM_REAL: j = limited(param, "number"); break;
     case PST_PARAM_STRING: j = json_pack("{ss}", "type", "string"); break;
     case PST_PARAM_ENUM: j = choices(param); break;
@@ -272,6 +287,20 @@ static json_t *links_schema(bool settings)
                      "which output goes to which input; an object changes elements by their indices");
 }
 
+static json_t *replicas_schema(void)
+{
+    json_t *device = text(PLACE_PATTERN, "cpu:N or cuda:N");
+    json_t *place = closed(json_pack("{sO so}", "device", device, "cores",
+                                     text(CORES_PATTERN, "the cores that the replica may run on: 0-3,6")),
+                           "a device and its cores");
+    (void)json_object_set_new(place, "required", json_pack("[s]", "device"));
+    json_t *members =
+        json_pack("{s{ss s{ss} si si} s{ss s{s[oo]} si si}}", "stages", "type", "array", "items", "type",
+                  "string", "minItems", 1, "maxItems", PST_STAGES_MAX, "places", "type", "array", "items",
+                  "anyOf", device, place, "minItems", 1, "maxItems", PST_REPLICAS_MAX);
+    return closed(members, "stages that are made once for each place");
+}
+
 /* ---- rules over the whole ------------------------------------------------------------------------ */
 
 /* A parameter without a default, in its stage or shared. */
@@ -344,6 +373,7 @@ json_t *pst_pipeline_schema(const struct pst_pipeline_schema_stage *stages, size
                             "minProperties", 1, "maxProperties", PST_STAGES_MAX),
                   "the stages, by name"));
     (void)json_object_set_new(members, "links", links_schema(settings));
+    (void)json_object_set_new(members, "replicas", replicas_schema());
     json_t *root = closed(members, "a pipeline of Penstock");
     if (root == NULL)
         return NULL;

@@ -272,6 +272,7 @@ void pst_run_layout_board(struct pst_supervisor *sv)
         uint64_t rings = (uint64_t)instances_of(sv, link->from) * (uint64_t)instances_of(sv, link->to);
         at += rings * pst_ring_bytes(sv->ring_capacity[l], sv->ring_refs[l]);
     }
+    at = pst_run_layout_meetings(sv, at);
     sv->blocks[0] = (struct pst_run_block){.host = 0, .bytes = pst_align_up(at, PST_PAGE)};
 }
 
@@ -380,6 +381,8 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
         (void)json_object_set_new(
             j, "stop_batch", json_integer((json_int_t)sv->opt->start_batch + (json_int_t)sv->opt->batches));
     (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
+    (void)json_object_set_new(j, "replica", json_integer(stage->replica));
+    (void)json_object_set_new(j, "replicas", json_integer(stage->replicas > 0 ? stage->replicas : 1));
     (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
     if (sv->pl->bus_bytes_per_s > 0)
         (void)json_object_set_new(j, "bus_bytes_per_s",
@@ -474,6 +477,7 @@ json_t *pst_run_open_message(const struct pst_supervisor *sv, int index)
         (void)json_object_set_new(message, "shared", json_string(shared->path));
     if (shared->bytes > 0)
         (void)json_object_set_new(message, "shared_bytes", json_integer((json_int_t)shared->bytes));
+    pst_run_add_meeting(sv, message, in->stage);
     return message;
 }
 

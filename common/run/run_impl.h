@@ -87,6 +87,7 @@ struct pst_supervisor {
     uint64_t
         rings_at[2 * PST_PIPELINE_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
     uint32_t ring_refs[2 * PST_PIPELINE_LINKS_MAX], ring_capacity[2 * PST_PIPELINE_LINKS_MAX];
+    uint64_t meet_at[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* of a stage whose replicas meet; else 0 */
     struct pst_region board_map;
     struct pst_board *board;
     json_t *oneshots[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* by stage: port -> path */
@@ -153,6 +154,11 @@ json_t *pst_run_open_message(const struct pst_supervisor *sv, int instance);
 void pst_run_add_needs(struct pst_supervisor *sv, int instance, const json_t *needs);
 pst_rc pst_run_size_routes(struct pst_supervisor *sv); /* fills blocks[1..]; all needs are known */
 int pst_run_plan_host(struct pst_supervisor *sv, const char *device); /* the memory host of that device */
+
+/* launch_meet.c. The first takes room on the board from `at` on, and returns the end of it. The second adds
+ * the place, and the replicas' names by number, to a stage's "open" message, if the stage's replicas meet. */
+uint64_t pst_run_layout_meetings(struct pst_supervisor *sv, uint64_t at);
+void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int stage);
 
 /* launch_events.c */
 pst_rc pst_run_plan_events(struct pst_supervisor *sv); /* who makes which events */

@@ -204,6 +204,10 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->automatic && param->type != PST_PARAM_INT && param->type != PST_PARAM_BYTES)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only an int or bytes parameter can be automatic",
                         file, param->name);
+    if (param->divided && (param->type != PST_PARAM_INT || param->min < 1 || param->max < param->min))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: only an int parameter with limits from 1 on can be divided", file,
+                        param->name);
     if (param->needed_if && param->type != PST_PARAM_STRING)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can have needed_if", file,
                         param->name);
@@ -261,6 +265,12 @@ pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file)
     if (desc->instances_max < 0 || desc->instances_max > PST_INSTANCES_MAX)
         return pst_fail(PST_E_FORMAT, "%s: instances_max: expected 0 to %d, found %d", file,
                         PST_INSTANCES_MAX, desc->instances_max);
+    if (desc->replicas < PST_REPLICAS_NONE || desc->replicas > PST_REPLICAS_MEET ||
+        (desc->replicas == PST_REPLICAS_MEET && desc->instances_max != 1))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: replicas: expected one of the constants in stage.h; if replicas meet, "
+                        "instances_max must be 1",
+                        file);
     pst_rc rc = check_dataset(desc, file);
     for (int i = 0; desc->params && desc->params[i].name && rc == PST_OK; i++)
         rc = i < PST_PARAMS_MAX ? check_param(desc, file, i)

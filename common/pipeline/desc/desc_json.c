@@ -19,6 +19,10 @@ static const struct {
 static const char *const request_names[] = {"pass", "makes", "copies", "serves", "needs"};
 #define REQUEST_NAMES (sizeof request_names / sizeof request_names[0])
 
+/* By enum pst_replicas. The first is not written. */
+static const char *const replica_names[] = {"none", "each", "meet"};
+#define REPLICA_NAMES (sizeof replica_names / sizeof replica_names[0])
+
 static json_t *port_to_json(const struct pst_port_desc *p)
 {
     json_t *flags = json_array();
@@ -36,11 +40,11 @@ static json_t *port_to_json(const struct pst_port_desc *p)
 static json_t *param_to_json(const struct pst_param_desc *p)
 {
     json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *j =
-        json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss sb sb}", "name", p->name, "type",
-                  pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max, "choices",
-                  p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if", p->only_if, "help",
-                  p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic);
+    json_t *j = json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss sb sb sb}", "name", p->name, "type",
+                          pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
+                          "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if",
+                          p->only_if, "help", p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic,
+                          "divided", (int)p->divided);
     if (p->count_min != 0 || p->count_max != 0) {
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
@@ -55,9 +59,10 @@ json_t *pst_desc_json(const struct pst_stage_desc *desc)
         (void)json_array_append_new(ports, port_to_json(&desc->ports[i]));
     for (int i = 0; desc->params && desc->params[i].name; i++)
         (void)json_array_append_new(params, param_to_json(&desc->params[i]));
-    return json_pack("{si ss ss si ss* so so}", "abi", (int)desc->abi, "name", desc->name, "help", desc->help,
-                     "instances_max", desc->instances_max, "dataset", desc->dataset, "ports", ports, "params",
-                     params);
+    return json_pack("{si ss ss si ss* ss* so so}", "abi", (int)desc->abi, "name", desc->name, "help",
+                     desc->help, "instances_max", desc->instances_max, "replicas",
+                     desc->replicas != PST_REPLICAS_NONE ? replica_names[desc->replicas] : NULL, "dataset",
+                     desc->dataset, "ports", ports, "params", params);
 }
 
 /* ---- from JSON ------------------------------------------------------------------------------- */
@@ -107,13 +112,21 @@ static bool flags_from_json(const json_t *list, unsigned *flags)
     return true;
 }
 
+/* The number of a name; 0 if there is no text. False: it is none of the n names. */
+static bool choice_from_json(const char *text, const char *const *names, size_t n, size_t *out)
+{
+    *out = 0;
+    while (text && *out < n && strcmp(text, names[*out]) != 0)
+        ++*out;
+    return *out < n;
+}
+
 static bool requests_from_json(const char *text, enum pst_requests *out)
 {
-    size_t i = 0;
-    while (text && i < REQUEST_NAMES && strcmp(text, request_names[i]) != 0)
-        i++;
+    size_t i;
+    const bool known = choice_from_json(text, request_names, REQUEST_NAMES, &i);
     *out = (enum pst_requests)i;
-    return i < REQUEST_NAMES;
+    return known;
 }
 
 static bool port_from_json(struct pst_port_desc *port, const json_t *j)
@@ -179,6 +192,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .help = text_of(j, "help"),
         .fixed = json_is_true(json_object_get(j, "fixed")),
         .automatic = json_is_true(json_object_get(j, "automatic")),
+        .divided = json_is_true(json_object_get(j, "divided")),
     };
     return param->name && (kind != PST_PARAM_ENUM || param->choices);
 }
@@ -209,19 +223,24 @@ static struct pst_stage_desc *make_desc(size_t nports, size_t nparams)
 /* Fills a description whose ports and params have room. */
 static pst_rc fill(struct pst_stage_desc *desc, const char *file, json_t *j)
 {
-    static const char *const texts[] = {"dataset"};
+    static const char *const texts[] = {"dataset", "replicas"};
     const json_t *ports = json_object_get(j, "ports"), *params = json_object_get(j, "params");
     json_int_t instances, abi;
-    if (!are_texts(j, texts, 1) || !int_from_json(j, "instances_max", 0, 0, PST_INSTANCES_MAX, &instances) ||
+    size_t replicas;
+    if (!are_texts(j, texts, 2) ||
+        !choice_from_json(text_of(j, "replicas"), replica_names, REPLICA_NAMES, &replicas) ||
+        !int_from_json(j, "instances_max", 0, 0, PST_INSTANCES_MAX, &instances) ||
         !int_from_json(j, "abi", 0, 0, INT32_MAX, &abi))
         return pst_fail(
             PST_E_FORMAT,
-            "%s: the description's member abi, dataset or instances_max has a wrong type or value", file);
+            "%s: the description's member abi, dataset, replicas or instances_max has a wrong type or value",
+            file);
     desc->abi = (uint32_t)abi;
     desc->name = text_of(j, "name");
     desc->help = text_of(j, "help");
     desc->dataset = text_of(j, "dataset");
     desc->instances_max = (int)instances;
+    desc->replicas = (enum pst_replicas)replicas;
     for (size_t i = 0; i < json_array_size(ports); i++)
         if (!port_from_json((struct pst_port_desc *)(uintptr_t)&desc->ports[i], json_array_get(ports, i)))
             return pst_fail(PST_E_FORMAT, "%s: ports[%zu] has a member with a wrong type or value", file, i);

@@ -66,6 +66,11 @@ static const char *ranged(const struct pst_param_desc *param, const char *what, 
     return out;
 }
 
+static bool is_power_of_two(json_int_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
 static bool check_bytes(const struct pst_param_desc *param, const json_t *value, json_t **out,
                         char why[PST_DESC_WHY_MAX])
 {
@@ -149,8 +154,9 @@ bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, jso
     switch (param->type) {
     case PST_PARAM_BOOL: ok = json_is_boolean(value) || refuse(why, "true or false", value); break;
     case PST_PARAM_INT:
-        ok = (json_is_integer(value) && in_range(param, (double)json_integer_value(value))) ||
-             refuse(why, ranged(param, "an integer", expected), value);
+        ok = (json_is_integer(value) && in_range(param, (double)json_integer_value(value)) &&
+              (!param->divided || is_power_of_two(json_integer_value(value)))) ||
+             refuse(why, ranged(param, param->divided ? "a power of two" : "an integer", expected), value);
         break;
     case PST_PARAM_REAL:
         ok = (json_is_number(value) && in_range(param, json_number_value(value))) ||

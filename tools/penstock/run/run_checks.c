@@ -44,6 +44,11 @@ static void check_split(struct check *c, const char *param, bool seeds)
         pst_json_error(&c->pl->doc, c->diag, path,
                        "dataset %s has %s split \"%s\" (`penstock split` makes splits)", c->ds->dir,
                        ids->path[0] ? "an empty" : "no", split);
+    else if (seeds && ids->shape[0] < c->stage->replicas)
+        pst_json_error(&c->pl->doc, c->diag, "replicas.places",
+                       "the split \"%s\" of dataset %s has only %" PRId64
+                       " vertices, but the pipeline has %d replicas: expected a vertex for each replica",
+                       split, c->ds->dir, ids->shape[0], c->stage->replicas);
 }
 
 static void check_word(struct check *c, const char *word)
@@ -51,7 +56,7 @@ static void check_word(struct check *c, const char *word)
     static const char split[] = "split:", evaluated[] = "evaluated:";
     const struct pst_dataset *ds = c->ds;
     char path[PST_JSON_PATH_MAX];
-    (void)snprintf(path, sizeof path, "stages.%s", c->stage->name);
+    (void)snprintf(path, sizeof path, "stages.%s", c->stage->origin);
     if (strncmp(word, split, strlen(split)) == 0)
         check_split(c, word + strlen(split), true);
     else if (strncmp(word, evaluated, strlen(evaluated)) == 0)
@@ -94,6 +99,8 @@ bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds)
     const bool good = diag.count == 0;
     for (int s = 0; s < pl->nstages && good; s++) {
         check.stage = &pl->stages[s];
+        if (check.stage->replica > 0)
+            continue; /* what its first replica needs */
         for (const char *at = check.stage->caps.desc->dataset; (at = pst_desc_list_next(at, ',', word));)
             check_word(&check, word);
     }

@@ -1,0 +1,73 @@
+/* collective.h: processes, or threads, that compute together: the replicas of a stage. A table of functions
+ * says how they reach each other. shared.h has the implementation in shared memory.
+ *
+ * All members of a collective must call the same functions in the same order. A member that waits for another
+ * returns one of these:
+ *
+ *     PST_E_PEER         the other member's process has died; the message names it
+ *     PST_E_TIMEOUT      the deadline has passed; the message names the other member
+ *     PST_E_INTERRUPTED  the other member has left (pst_collective_leave), or the run is ending
+ *
+ * Owner: an implementation fills what its caller owns. Threads: a member belongs to one thread. */
+#ifndef PST_COLLECTIVE_H
+#define PST_COLLECTIVE_H
+
+#include "common/stage.h"
+
+PST_BEGIN_DECLS
+
+struct pst_collective_table {
+    const char *name;
+    pst_rc (*barrier)(struct pst_collective *c);
+    pst_rc (*exchange)(struct pst_collective *c, int peer, const void *mine, void *theirs, uint64_t bytes);
+    void (*leave)(struct pst_collective *c);
+    void (*close)(struct pst_collective *c);
+};
+
+struct pst_collective {
+    const struct pst_collective_table *by;
+    int rank, members;
+    double deadline_s; /* the longest wait for another member, in seconds */
+};
+
+/* Returns when every member has called it. */
+static inline PST_MUST_USE pst_rc pst_collective_barrier(struct pst_collective *c)
+{
+    return c->by->barrier(c);
+}
+
+/* Gives `bytes` bytes of `mine` to a member and gets as many from it, which must call this function at the
+ * same time. The two arrays must not overlap. */
+static inline PST_MUST_USE pst_rc pst_collective_exchange(struct pst_collective *c, int peer,
+                                                          const void *mine, void *theirs, uint64_t bytes)
+{
+    return c->by->exchange(c, peer, mine, theirs, bytes);
+}
+
+/* This member takes no further part. What it has given before can still be taken. */
+static inline void pst_collective_leave(struct pst_collective *c)
+{
+    c->by->leave(c);
+}
+
+/* Leaves, and releases what the member owns. Accepts NULL. */
+static inline void pst_collective_close(struct pst_collective *c)
+{
+    if (c)
+        c->by->close(c);
+}
+
+/* The functions below need a number of members that is a power of two. In round l, members whose ranks
+ * differ only in bit l exchange what they have. So log2(members) exchanges do (recursive doubling). */
+
+/* Adds up the `n` elements of `sum` over all members. Every member gets the same bits: the additions form one
+ * binary tree over the ranks, in which the two halves of each aligned range of ranks are added. theirs: room
+ * for n elements. */
+PST_API PST_MUST_USE pst_rc pst_collective_sum(struct pst_collective *c, float *sum, float *theirs,
+                                               int64_t n);
+
+/* all: members x bytes. Member r has filled the r-th part; then all members have all parts. */
+PST_API PST_MUST_USE pst_rc pst_collective_gather(struct pst_collective *c, void *all, uint64_t bytes);
+
+PST_END_DECLS
+#endif
