@@ -25,4 +25,5 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                              "releases every slot at once, to measure the stages before it",
                                          .ports = ports,
                                          .params = params,
+                                         .replicas = PST_REPLICAS_EACH,
                                          .on_event = on_event};

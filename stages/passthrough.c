@@ -34,6 +34,7 @@ const struct pst_stage_desc pst_stage = {.abi = PST_STAGE_ABI,
                                          .help = "forwards its input unchanged",
                                          .ports = ports,
                                          .params = params,
+                                         .replicas = PST_REPLICAS_EACH,
                                          .state_bytes = sizeof(struct state),
                                          .open = open, /* size and close are optional */
                                          .on_event = on_event};

@@ -45,6 +45,7 @@ const struct pst_stage_desc pst_stage = {
     .help = "samples neighbourhoods of shuffled seeds into minibatches",
     .ports = ports,
     .params = params,
+    .replicas = PST_REPLICAS_EACH,
     .dataset = PST_SAMPLING_DATASET,
     .state_bytes = sizeof(struct sampler),
     .size = size,

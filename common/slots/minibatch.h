@@ -36,6 +36,8 @@
 
 PST_BEGIN_DECLS
 
+#define PST_MINIBATCH_GRAINS_MAX 64 /* of a batch: four for each replica */
+
 #define PST_MINIBATCH_MAGIC 0x3462696e696d7470ull /* "ptminib4" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
@@ -55,7 +57,7 @@ struct pst_minibatch {
     uint32_t feature_dtype; /* enum pst_dtype of dtype.h */
     uint32_t requests;      /* rows announced to the disk stage, over all parts */
     uint32_t served;        /* number of requested rows that have been read; the sampler writes 0 */
-    uint32_t reserved;      /* 0 */
+    uint32_t grain;         /* which of the batch's grains (parameter `grains`) these seeds belong to */
     uint64_t stride_bytes;  /* from one feature row to the next */
     uint64_t digest;        /* XXH3 of n, vertices and blocks: equal samples have equal digests */
     int64_t n[PST_HOPS_MAX + 1];

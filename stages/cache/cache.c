@@ -295,6 +295,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* every batch passes the same lines */
+    .replicas = PST_REPLICAS_EACH,
     .dataset = "features",
     .state_bytes = sizeof(struct cache),
     .size = size,

@@ -483,6 +483,7 @@ const struct pst_stage_desc pst_stage = {
             "there",
     .ports = ports,
     .params = params,
+    .replicas = PST_REPLICAS_EACH,
     .state_bytes = sizeof(struct disk),
     .size = size,
     .open = start,

@@ -78,7 +78,7 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
 pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t)
 {
     const struct pst_gnn_model *m = &t->model;
-    char rows[PST_GNN_LAYERS_MAX * NUMBER_MAX] = "";
+    char rows[(PST_GNN_LAYERS_MAX + 1) * NUMBER_MAX] = "";
     double spent_s[PST_GNN_WORK_KINDS] = {0};
     for (int w = 0; w < m->config.threads; w++)
         for (int k = 0; k < PST_GNN_WORK_KINDS; k++)
@@ -86,6 +86,9 @@ pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t)
     for (int l = 0; l < m->config.layers; l++)
         (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
                        m->rows[l]);
+    if (t->grains.collective)
+        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"exchange_s\":%.6f",
+                       t->grains.exchange_s);
     if (t->inputs.staging)
         return report_device(self, t, rows);
     return pst_report(self, "trainer",

@@ -74,7 +74,9 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
-    rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
+    rc = pst_trainer_grains_open(&t->grains, self, &t->model, t->grain_count);
+    if (rc == PST_OK)
+        rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
     if (rc != PST_OK)
         return rc;
     if (t->inputs.staging)
@@ -84,7 +86,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     t->identity.run = pst_run_identity(self);
     const struct pst_gnn_eval_options options = {
         .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
-    if (t->eval_every > 0)
+    if (t->eval_every > 0 && t->replica == 0)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
         pst_log(self,
@@ -98,6 +100,7 @@ static pst_rc open_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
     pst_gnn_training_init(&t->done);
+    t->replica = pst_replica(self, NULL);
     pst_rc rc = open_dataset(self, t);
     if (rc == PST_OK)
         rc = open_model(self, t);
@@ -113,6 +116,7 @@ static void close_stage(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
     pst_gnn_eval_close(&t->eval);
+    pst_trainer_grains_close(&t->grains);
     if (t->model_open)
         pst_gnn_model_release(&t->model);
     pst_trainer_targets_close(&t->targets);
@@ -158,9 +162,12 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
     return PST_OK;
 }
 
+/* All replicas have the same weights, and the first one keeps them. */
 static pst_rc save(struct pst_stage *self, struct trainer *t)
 {
     const double begin = pst_now();
+    if (t->replica > 0)
+        return PST_OK;
     pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
         rc = pst_gnn_state_save(pst_run_dir(self), t->keep, &t->model, &t->done, &t->identity);
@@ -183,10 +190,16 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
     double val = -1, by = -1;
     pst_rc rc = PST_OK;
     take_time(t, p);
-    if (due(self, t->eval_every, p->epoch))
+    if (t->replica == 0 && due(self, t->eval_every, p->epoch))
         rc = evaluate(self, t, &val, &by);
-    if (rc == PST_OK)
+    if (rc == PST_OK && t->replica == 0)
         rc = pst_trainer_report_epoch(self, t, val, by);
+    if (rc == PST_OK)
+        rc = pst_trainer_grains_tell(&t->grains, &by);
+    if (rc == PST_E_INTERRUPTED) { /* the first replica has what it needs, and keeps the whole epoch */
+        t->alone = true;
+        rc = PST_OK;
+    }
     if (rc != PST_OK)
         return rc;
     if (t->eval_every == 0 || due(self, t->eval_every, p->epoch))
@@ -250,6 +263,8 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     const struct pst_minibatch *mb = &g->batch.mb;
     struct pst_gnn_figures figures = {0};
     pst_rc rc = check_fit(t, mb, g->slot);
+    if (rc == PST_OK)
+        rc = pst_trainer_grains_begin(&t->grains, mb->grain);
     if (rc != PST_OK)
         return rc;
     const double before = pst_now();
@@ -266,6 +281,10 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
                         "): the loss is %g, so training has diverged; lower `rate` (it is %g), "
                         "or look for huge features with `penstock verify`",
                         mb->epoch, mb->batch_in_epoch, figures.loss, t->recipe.schedule.rate);
+    if (t->grains.grains > 1) {
+        pst_trainer_grains_note(&t->grains, &figures, mb);
+        return PST_OK;
+    }
     t->gradients = true;
     t->now.loss += figures.loss * (double)mb->batch_seeds;
     t->now.seeds += mb->n[0];
@@ -275,9 +294,18 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     return PST_OK;
 }
 
-static void update(struct trainer *t)
+/* Updates the weights with the gradients of the batch: those of all its grains, of all replicas. */
+static pst_rc update(struct trainer *t)
 {
     const double before = pst_now();
+    int64_t seeds;
+    if (t->grains.grains > 1) {
+        const pst_rc rc = pst_trainer_grains_end(&t->grains, &t->now, &seeds);
+        t->alone = rc == PST_E_INTERRUPTED;
+        if (rc != PST_OK)
+            return t->alone ? PST_OK : rc;
+        t->gradients = seeds > 0;
+    }
     if (t->gradients)
         pst_gnn_model_update(&t->model, pst_trainer_recipe_rate(&t->recipe, &t->now, t->batches_in_epoch),
                              t->weight_decay);
@@ -289,6 +317,7 @@ static void update(struct trainer *t)
         t->total.span_s = t->clock - pst_now(); /* take_time adds what follows */
     }
     t->gradients = false;
+    return PST_OK;
 }
 
 /* Ends a batch, whose gradients are in the weights, and ends the epoch if it is complete. */
@@ -342,14 +371,14 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
     const double begin = pst_now();
     pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : PST_OK;
     if (rc == PST_OK && last)
-        update(t);
+        rc = update(t);
     pst_span_of(self, "T", frame->batch, -1, begin, pst_now());
     if (rc == PST_OK)
         rc = pst_inputs_let_go(&t->inputs, g);
     if (rc != PST_OK)
         return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
-    return last ? end_batch(self, t, frame->batch)
-                : PST_OK; /* meanwhile, other stages make the next batches */
+    return last && !t->alone ? end_batch(self, t, frame->batch)
+                             : PST_OK; /* meanwhile, other stages make the next batches */
 }
 
 /* With the input `cached`, a batch waits for both of its frames. */
@@ -357,12 +386,12 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
 {
     struct pst_inputs_given given = {.frame = *event->frame};
     bool any = true;
-    if (!(event->frame->flags & PST_LAST_PART))
+    if (!(event->frame->flags & PST_LAST_PART) || t->alone)
         return PST_OK;
     if (!t->inputs.cached)
         return take_given(self, t, &given);
     pst_rc rc = pst_inputs_note(&t->inputs, event);
-    while (rc == PST_OK && any) {
+    while (rc == PST_OK && any && !t->alone) {
         rc = pst_inputs_next(&t->inputs, &given, &any);
         if (rc == PST_OK && any)
             rc = take_given(self, t, &given);
@@ -377,6 +406,8 @@ static pst_rc report_totals(struct pst_stage *self, struct trainer *t)
 {
     if (t->batches_in_epoch > 0 && t->now.next_batch % t->batches_in_epoch != 0)
         take_time(t, &t->now); /* the run ends within an epoch */
+    if (t->replica > 0)        /* the batches and times of all replicas are those of the first */
+        return pst_report(self, "trainer", "{\"seeds\":%" PRIu64 "}", t->total.seeds);
     return pst_report(self, "trainer",
                       "{\"batches\":%" PRIu64 ",\"seeds\":%" PRIu64 ",\"train_s\":%.6f,\"span_s\":%.6f}",
                       t->total.batches, t->total.seeds, t->total.train_s, t->total.span_s);
@@ -385,15 +416,17 @@ static pst_rc report_totals(struct pst_stage *self, struct trainer *t)
 /* The user asked to stop, or the pipeline's `stop` did. What the current batch has added is left out. */
 static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
+    if (t->grains.collective)
+        pst_collective_leave(t->grains.collective); /* others may wait for this replica */
     take_time(t, &t->done);
     pst_rc rc = report_totals(self, t);
     if (rc == PST_OK)
         rc = save(self, t);
-    if (rc == PST_OK)
+    if (rc == PST_OK && t->replica == 0)
         rc = pst_trainer_report_result(self, t);
     if (rc == PST_OK)
         rc = pst_trainer_report_work(self, t);
-    if (rc == PST_OK)
+    if (rc == PST_OK && t->replica == 0)
         pst_log(self, "stopped after %" PRIu64 " batches; the checkpoint is in %s/checkpoints",
                 t->done.next_batch, pst_run_dir(self));
     return rc;
@@ -408,7 +441,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_END: {
         if (!pst_inputs_end(&t->inputs))
             return PST_OK;
-        pst_rc rc = pst_trainer_report_result(self, t);
+        pst_rc rc = t->replica == 0 ? pst_trainer_report_result(self, t) : PST_OK;
         if (rc == PST_OK)
             rc = report_totals(self, t);
         return rc == PST_OK ? pst_trainer_report_work(self, t) : rc;
@@ -531,6 +564,11 @@ static const struct pst_param_desc params[] = {
           .help = "how many of the latest checkpoints are kept, besides the best one"),
     PARAM("threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,
           .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
+    PARAM("grains", INT, grain_count, "1", .min = 1, .max = PST_MINIBATCH_GRAINS_MAX,
+          .equals = "batch.grains",
+          .help = "parts of a batch whose gradients are made one by one and added in a fixed order, so that "
+                  "the weights do not depend on the number of replicas, which divide the grains",
+          .fixed = true, .divided = true),
     PARAM("tf32", BOOL, tf32, "false",
           .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"),
     {0}};
@@ -542,6 +580,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own model */
+    .replicas = PST_REPLICAS_MEET,
     .dataset = "features,labels,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = open_stage,

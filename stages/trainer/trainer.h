@@ -8,6 +8,7 @@
 #include "common/stage.h"
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/state.h"
+#include "stages/trainer/grains.h"
 #include "stages/trainer/inputs.h"
 #include "stages/trainer/recipe.h"
 #include "stages/trainer/targets.h"
@@ -33,6 +34,10 @@ struct trainer {
     struct pst_gnn_training done; /* up to the last completed batch: for checkpoints */
     struct pst_gnn_training now;  /* and with what the current batch has added */
     bool gradients;               /* the current batch has added gradients */
+    struct pst_trainer_grains grains;
+    int64_t grain_count; /* the parameter `grains` */
+    int replica;
+    bool alone; /* another replica has left, because the run is ending: nothing more is trained */
     uint64_t batches_in_epoch;
     double clock; /* when time was last added to the current epoch */
     struct {

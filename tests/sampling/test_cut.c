@@ -147,7 +147,7 @@ static void cut_and_whole_are_equal(const char *algorithm, const char *options, 
     struct pst_splits pieces;
     bool last;
     world_open(&w, algorithm, options, share);
-    pst_splits_init(&pieces, ends, SEEDS, w.filler.layout.size.n[0]);
+    pst_splits_init(&pieces, ends, SEEDS, w.filler.layout.size.n[0], NULL);
     for (; pst_splits_next(&pieces, &begin, &n, &last); micros++) {
         if (micros == 2)
             (void)fill(&w, 4, begin, n);

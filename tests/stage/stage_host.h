@@ -20,6 +20,8 @@ struct pst_stage {
     const char *oneshot;           /* what came over the port plan; NULL: unlinked */
     const char *set[HOST_SETS][2]; /* parameters that differ from their defaults */
     json_t *params;
+    int replica, replicas; /* 0 replicas: the stage is not replicated */
+    struct pst_collective *collective;
     uint64_t total, need;
     char *slot;
     bool held;    /* the slot is the stage's */
@@ -89,6 +91,19 @@ int pst_instance(const struct pst_stage *self, int *instances)
     if (instances)
         *instances = 1;
     return 0;
+}
+
+int pst_replica(const struct pst_stage *self, int *replicas)
+{
+    if (replicas)
+        *replicas = self->replicas > 0 ? self->replicas : 1;
+    return self->replica;
+}
+
+pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
+{
+    *out = self->collective;
+    return PST_OK;
 }
 
 void pst_share(struct pst_stage *self, uint64_t bytes)

@@ -364,7 +364,7 @@ static void pieces_make_the_same_batch(void **state)
     setup(&f, fanout, 2, 0.05);
     int64_t ends[SEEDS];
     struct pst_splits pieces;
-    pst_splits_init(&pieces, ends, SEEDS, f.filler.layout.size.n[0]);
+    pst_splits_init(&pieces, ends, SEEDS, f.filler.layout.size.n[0], NULL);
     int voids = 0, micro = 0, lasts = 0;
     bool last;
     for (int64_t begin, n; pst_splits_next(&pieces, &begin, &n, &last); micro++) {
@@ -472,7 +472,7 @@ static void pieces_cover_everything_once(void **state)
             int64_t ends[60], at = 0, begin, count;
             struct pst_splits p;
             bool last = false;
-            pst_splits_init(&p, ends, n, most);
+            pst_splits_init(&p, ends, n, most, NULL);
             for (int step = 0; pst_splits_next(&p, &begin, &count, &last); step++) {
                 assert_int_equal(begin, at);
                 assert_in_range(count, 1, most);

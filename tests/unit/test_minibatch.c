@@ -340,7 +340,7 @@ static void the_header_lies_as_documented(void **state)
         FIELD(feature_dtype, 72),
         FIELD(requests, 76),
         FIELD(served, 80),
-        FIELD(reserved, 84),
+        FIELD(grain, 84),
         FIELD(stride_bytes, 88),
         FIELD(digest, 96),
         FIELD(n, 104),

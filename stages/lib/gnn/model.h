@@ -172,7 +172,7 @@ PST_API PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, cons
  * again. */
 PST_API void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
 /* Forgets the gradients that were added up. */
-void pst_gnn_model_forget(struct pst_gnn_model *model);
+PST_API void pst_gnn_model_forget(struct pst_gnn_model *model);
 
 /* Copies weights, moments and running figures from the device to the host's arrays, or back. Does nothing
  * on the CPU. */
@@ -190,7 +190,8 @@ int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *wh
 
 /* Runs a job's tasks: by the team, or, on a device, one after the other, because a queue belongs to one
  * thread. */
-void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks);
+PST_API void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job,
+                                 int64_t tasks);
 
 /* From one row of this width to the next, in elements: rows begin on a cache line. */
 static inline int64_t pst_gnn_width(int64_t dim)

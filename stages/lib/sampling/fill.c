@@ -52,6 +52,7 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
         .batches_in_epoch = job->batches_in_epoch,
         .micro = job->micro,
         .batch_seeds = job->batch_seeds,
+        .grain = job->grain,
         .feature_dim = (uint32_t)f->feature_dim,
         .feature_dtype = f->feature_dtype,
     };
@@ -228,15 +229,14 @@ static pst_rc fill_hop(struct pst_fill_work *w, int hop)
     return rc;
 }
 
-/* The disk stage has been told of some rows, so the slot must travel. */
-static void leave_empty(struct pst_fill_work *w)
+void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, char *slot, uint64_t requests)
 {
-    struct pst_minibatch mb = pst_fill_begin(w->f, w->job);
-    mb.requests = (uint32_t)w->announced;
+    struct pst_minibatch mb = pst_fill_begin(f, job);
+    mb.requests = (uint32_t)requests;
     for (uint32_t h = 0; h < mb.hops; h++)
-        memset(w->slot + mb.indptr_at[h], 0, sizeof(int32_t));
-    mb.digest = digest_of(&mb, w->slot);
-    memcpy(w->slot, &mb, sizeof mb);
+        memset(slot + mb.indptr_at[h], 0, sizeof(int32_t));
+    mb.digest = digest_of(&mb, slot);
+    memcpy(slot, &mb, sizeof mb);
 }
 
 pst_rc pst_fill_start(struct pst_fill_work *w)
@@ -263,8 +263,8 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
         rc = end_slot(w);
     else if (rc == PST_E_LIMIT) {
         w->result->fits = false;
-        if (w->result->parts > 0)
-            leave_empty(w);
+        if (w->result->parts > 0) /* the disk stage has been told of some rows, so the slot must travel */
+            pst_fill_empty(w->f, w->job, w->slot, w->announced);
         rc = PST_OK;
     }
     w->result->bytes_used = l->features_at + (uint64_t)w->provided * l->stride_bytes;

@@ -43,7 +43,7 @@ struct pst_fill_job {
     uint64_t batch, batch_in_epoch, batches_in_epoch;
     uint32_t micro;
     bool last_micro;
-    uint32_t batch_seeds;
+    uint32_t batch_seeds, grain;
     const int64_t *seeds;
     int64_t n;
     const int64_t
@@ -118,6 +118,9 @@ struct pst_sample_key pst_fill_key(const struct pst_fill_job *job, int hop);
 
 /* The header of an empty minibatch. */
 struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst_fill_job *job);
+/* Makes the slot an empty minibatch. requests: how many were announced. */
+void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, char *slot,
+                    uint64_t requests);
 /* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. */
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
                      struct pst_minibatch *mb, uint64_t requests);

@@ -14,9 +14,11 @@
 
 /* The user is warned if more than one sample in so many does not fit. */
 #define OVERFLOWS_ONE_IN 20
-#define SAMPLES_MIN 20        /* before a running stage warns; a stage that ends warns in any case */
-#define HEADROOM 1.05         /* of an advised margin, since later batches may be larger */
-#define MEASURED_MAX 8        /* batches that are measured, to advise a margin */
+#define SAMPLES_MIN 20 /* before a running stage warns; a stage that ends warns in any case */
+#define HEADROOM 1.05  /* of an advised margin, since later batches may be larger */
+#define MEASURED_MAX 8 /* batches that are measured, to advise a margin */
+#define TRACED_SHARE_SHIFT                                                                                   \
+    24 /* the number of a traced micro-batch: above this bit, its replica's first grain */
 #define MEASURED_SLOTS_MAX 16 /* but only if their worst case takes at most so many slots' memory */
 
 /* ---- size --------------------------------------------------------------------------------------- */
@@ -75,6 +77,14 @@ static void size_slots(struct pst_sampling *s)
             s->params->margin);
 }
 
+/* The replicas divide the grains of each batch. `penstock check` has compared the numbers. */
+static void choose_share(struct pst_sampling *s)
+{
+    int replicas;
+    const int64_t replica = pst_replica(s->self, &replicas), own = s->params->grains / replicas;
+    s->share = (struct pst_splits_share){.grains = s->params->grains, .first = replica * own, .count = own};
+}
+
 /* Rows go with the batches, unless a cache stage adds them. gpu_ports: the stage has those for GPUs. */
 static pst_rc choose_ports(struct pst_sampling *s, bool gpu_ports)
 {
@@ -106,6 +116,7 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     s->now.sampling = s;
     s->early = params->margin >= 1;
     s->trace = -1;
+    choose_share(s);
     pst_rc rc = choose_ports(s, own == NULL || own->draw_on_device != NULL);
     if (rc == PST_OK)
         rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, order);
@@ -117,7 +128,8 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
         pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
     size_slots(s);
-    if (params->trace_ids[0] != '\0' && pst_instance(self, NULL) == 0) /* the others open it later */
+    if (params->trace_ids[0] != '\0' && pst_instance(self, NULL) == 0 &&
+        pst_replica(self, NULL) == 0) /* the others open it later */
         rc = pst_policy_trace_open(params->trace_ids, true, &s->trace);
     if (rc == PST_OK)
         rc = pst_sampling_tiers_share(s);
@@ -202,7 +214,8 @@ static pst_rc trace_ids(const struct pst_sampling *s, const struct pst_credit *c
         return PST_E_STATE;
     const int64_t n = mb->n[s->filler.layout.size.hops];
     return n == 0 ? PST_OK
-                  : pst_policy_trace_append(s->trace, credit->batch, credit->micro,
+                  : pst_policy_trace_append(s->trace, credit->batch,
+                                            (uint32_t)s->share.first << TRACED_SHARE_SHIFT | credit->micro,
                                             pst_minibatch_at(mb, s->filler.layout.vertices_at), n);
 }
 
@@ -260,7 +273,7 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pst_sam
     p->n = pst_seeds_of(&s->in.seeds, batch, p->seeds);
     s->count.seeds_s += pst_now() - begin;
     pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->in.seeds.batch, p->n,
-                    s->params->split ? s->filler.layout.size.n[0] : p->n);
+                    s->params->split ? s->filler.layout.size.n[0] : p->n, &s->share);
     *out = p;
     return PST_OK;
 }
@@ -357,23 +370,30 @@ static pst_rc cut_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
 
 /* ---- filling -------------------------------------------------------------------------------------- */
 
+/* A job of the batch, without its seeds. */
+static struct pst_fill_job job_of(const struct pst_sampling *s, const struct pst_sampling_pending *p)
+{
+    return (struct pst_fill_job){.seed = pst_seed(s->self),
+                                 .epoch = (uint32_t)(p->batch / s->in.seeds.batches),
+                                 .batch = p->batch,
+                                 .batch_in_epoch = p->batch % s->in.seeds.batches,
+                                 .batches_in_epoch = s->in.seeds.batches,
+                                 .micro = p->micro,
+                                 .batch_seeds = (uint32_t)p->n,
+                                 .whole_seeds = p->seeds,
+                                 .overlap = pst_overlap(s->self),
+                                 .early = s->early};
+}
+
 struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const struct pst_sampling_pending *p)
 {
-    struct pst_fill_job job = {.seed = pst_seed(s->self),
-                               .epoch = (uint32_t)(p->batch / s->in.seeds.batches),
-                               .batch = p->batch,
-                               .batch_in_epoch = p->batch % s->in.seeds.batches,
-                               .batches_in_epoch = s->in.seeds.batches,
-                               .micro = p->micro,
-                               .batch_seeds = (uint32_t)p->n,
-                               .overlap = pst_overlap(s->self),
-                               .early = s->early};
+    struct pst_fill_job job = job_of(s, p);
     int64_t begin = 0;
     bool more = pst_splits_next(&p->pieces, &begin, &job.n, &job.last_micro);
     assert(more);
     (void)more;
     job.seeds = p->seeds + begin;
-    job.whole_seeds = p->seeds;
+    job.grain = (uint32_t)pst_splits_grain(&p->pieces);
     return job;
 }
 
@@ -474,6 +494,25 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pst_sampling_pending *p
                             : fill_slots(s, p, slot, cached);
 }
 
+/* All seeds of the batch are in grains of other replicas. An empty slot ends the batch here. */
+static pst_rc send_empty(struct pst_sampling *s, struct pst_sampling_pending *p)
+{
+    struct pst_fill_job job = job_of(s, p);
+    job.last_micro = true;
+    job.grain = (uint32_t)s->share.first;
+    void *slot = NULL;
+    const pst_rc rc = slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
+    if (rc != PST_OK)
+        return rc;
+    pst_fill_empty(&s->filler, &job, slot, 0);
+    s->now.last_micro = true;
+    p->used = false;
+    s->count.batches++;
+    s->count.empty++;
+    pst_count(s->self, 1, s->filler.layout.features_at);
+    return pst_sampling_send_part(&s->now, 0, s->filler.layout.requests_at, 0, true);
+}
+
 /* The runtime promises to credit both ports in the same order (stage.h). */
 static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event, bool *both)
 {
@@ -515,58 +554,17 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
                         "the runtime gave a free slot for micro-batch %u of batch %llu, which this stage did "
                         "not request: this is a fault of Penstock",
                         credit->micro, (unsigned long long)credit->batch);
-    return fill_credit(s, p);
+    return p->pieces.depth > 0 ? fill_credit(s, p) : send_empty(s, p);
 }
 
 /* ---- close -------------------------------------------------------------------------------------- */
-
-/* On a GPU the kernels are not timed one by one: there is one time for all. */
-static pst_rc report_times(struct pst_sampling *s)
-{
-    const struct pst_filler *f = &s->filler;
-    if (pst_device_is_cuda(&s->device))
-        return pst_report(s->self, "sampler",
-                          "{\"seeds_s\": %.6f, \"device_s\": %.6f, \"digest_s\": %.6f, \"device\": \"%s\", "
-                          "\"device_bytes\": %llu, \"topology\": \"%s\"}",
-                          s->count.seeds_s, s->device_filler.device_s, f->digest_s, s->device.name,
-                          (unsigned long long)s->device.device_bytes,
-                          s->topology_in_place ? "pinned" : "device");
-    return pst_report(s->self, "sampler",
-                      "{\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
-                      "\"lookup_s\": %.6f, \"digest_s\": %.6f}",
-                      s->count.seeds_s, f->expander.sample_s, f->expander.dedup_s, f->gather_s, f->lookup_s,
-                      f->digest_s);
-}
-
-static void report(struct pst_sampling *s)
-{
-    pst_rc rc = pst_report(
-        s->self, "cache",
-        "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, \"gpu_rows\": %lld}",
-        (unsigned long long)s->count.hits, (unsigned long long)s->count.gpu_hits,
-        (unsigned long long)s->count.lookups, (long long)(s->cache_owner ? s->cache.n : 0),
-        (long long)(s->cache_owner ? s->cache.gpu_n : 0));
-    if (rc == PST_OK)
-        rc = pst_report(s->self, "sampler",
-                        "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
-                        "\"empty_slots\": %llu, \"slot_bytes\": %llu}",
-                        (unsigned long long)s->count.batches, (unsigned long long)s->count.micro_batches,
-                        (unsigned long long)s->count.overflows, (unsigned long long)s->count.empty,
-                        (unsigned long long)s->filler.layout.bytes);
-    if (rc == PST_OK)
-        rc = report_times(s);
-    if (rc == PST_OK && s->lists != NULL)
-        rc = pst_sampling_lists_report(s);
-    if (rc != PST_OK)
-        pst_log(s->self, "cannot report the counts of this sampler: %s", pst_error_text());
-}
 
 void pst_sampling_close(struct pst_sampling *s)
 {
     if (s == NULL)
         return;
     warn_of_overflows(s);
-    report(s);
+    pst_sampling_report(s);
     pst_sampling_lists_close(s);
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);

@@ -18,6 +18,7 @@ struct pst_sampling_params {
     double margin;
     bool split; /* split a batch that does not fit its slot; false: fail */
     bool shuffle;
+    int64_t grains;
     const char *plan;
     const char *trace_ids; /* "": none */
 };
@@ -46,6 +47,17 @@ struct pst_sampling_params {
          .def = "true",                                                                                      \
          .help = "a new order of the seeds every epoch",                                                     \
          .fixed = true},                                                                                     \
+        {.name = "grains",                                                                                   \
+         .type = PST_PARAM_INT,                                                                              \
+         .into = PST_INTO(state_, member_.grains),                                                           \
+         .def = "1",                                                                                         \
+         .min = 1,                                                                                           \
+         .max = PST_MINIBATCH_GRAINS_MAX,                                                                    \
+         .help =                                                                                             \
+             "parts of a batch, by the position of the seeds, each of which travels as a micro-batch of "    \
+             "its own; replicas of the stage divide the grains",                                             \
+         .fixed = true,                                                                                      \
+         .divided = true},                                                                                   \
         {.name = "trace_ids",                                                                                \
          .type = PST_PARAM_STRING,                                                                           \
          .into = PST_INTO(state_, member_.trace_ids),                                                        \

@@ -35,6 +35,7 @@ struct pst_sampling {
     int trace;  /* the file of ids; -1: none */
     int cached; /* the port of cached rows; -1: they go to the batch's slots */
     struct pst_sampling_input in;
+    struct pst_splits_share share; /* of each batch, that this replica samples */
     bool planned;
     bool other_plan; /* the plan was made for another algorithm */
     struct pst_plan plan;
@@ -73,6 +74,9 @@ pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64
 PST_MUST_USE pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
                                            const struct pst_fill_job *job, struct pst_sampling_filled *filled,
                                            const struct pst_fill_result *result, bool *again);
+
+/* report.c: adds the counts and times to the report. A failure goes to the log. */
+void pst_sampling_report(struct pst_sampling *s);
 
 /* load_tiers.c: the rows and lists that the plan caches. The first says in `size` how much memory several
  * instances share. The second loads rows and lists, or maps those of another instance, and releases the plan.

@@ -1,0 +1,183 @@
+/* grains.c: adds up the gradients of a batch's grains, over all replicas. */
+#include "stages/trainer/grains.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/error.h"
+
+static_assert(sizeof(pst_real) == sizeof(float), "replicas exchange float32");
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static bool on_device(const struct pst_trainer_grains *g)
+{
+    return pst_gnn_model_on_device(g->model);
+}
+
+static pst_rc take(struct pst_trainer_grains *g, enum pst_twin_memory kind, const char *what, pst_real **to)
+{
+    const uint64_t bytes = pst_align_up((uint64_t)g->model->size * sizeof **to, PST_CACHE_LINE);
+    void *at;
+    pst_rc rc = PST_OK;
+    if (on_device(g))
+        rc = pst_device_take(g->model->config.device, kind, bytes, what, &at);
+    else if (!(at = aligned_alloc(PST_CACHE_LINE, bytes)))
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRIu64 " bytes for %s", bytes, what);
+    *to = rc == PST_OK ? at : NULL;
+    return rc;
+}
+
+pst_rc pst_trainer_grains_open(struct pst_trainer_grains *g, struct pst_stage *self,
+                               struct pst_gnn_model *model, int64_t grains)
+{
+    int replicas;
+    const int64_t replica = pst_replica(self, &replicas);
+    *g = (struct pst_trainer_grains){.model = model, .grains = grains, .count = grains / replicas};
+    g->now = g->first = replica * g->count;
+    pst_rc rc = pst_meet(self, &g->collective);
+    for (int l = 0; rc == PST_OK && ((int64_t)1 << l) < g->count; l++)
+        rc = take(g, PST_TWIN_MEMORY_DEVICE, "gradients of grains", &g->level[l]);
+    if (rc != PST_OK || !g->collective)
+        return rc;
+    g->mine = model->on.grad;
+    if (on_device(g))
+        rc = take(g, PST_TWIN_MEMORY_PINNED, "a gradient on the host", &g->mine);
+    return rc == PST_OK ? take(g, PST_TWIN_MEMORY_PINNED, "the gradient of another replica", &g->theirs) : rc;
+}
+
+void pst_trainer_grains_close(struct pst_trainer_grains *g)
+{
+    if (g->collective)
+        pst_collective_leave(g->collective);
+    for (int l = 0; g->model && !on_device(g) && l < PST_TRAINER_LEVELS; l++) /* the device frees its own */
+        free(g->level[l]);
+    if (g->model && !on_device(g))
+        free(g->theirs);
+    *g = (struct pst_trainer_grains){.model = NULL};
+}
+
+/* ---- the tree ------------------------------------------------------------------------------------ */
+
+struct adding {
+    struct pst_gnn_model *model;
+    const pst_real *from;
+};
+
+static void add_task(void *arg, int64_t chunk, int worker)
+{
+    const struct adding *a = arg;
+    struct pst_gnn_model *m = a->model;
+    const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
+    (void)worker;
+    m->twin->add(m->q, m->on.grad + at, n, a->from + at, n, 1, n);
+}
+
+static void add_to_gradient(struct pst_gnn_model *m, const pst_real *from)
+{
+    struct adding adding = {.model = m, .from = from};
+    pst_gnn_model_tasks(m, add_task, &adding, (m->size + m->grain.update - 1) / m->grain.update);
+}
+
+/* Ends the current grain: adds its gradient to the halves that wait for it, and lets the sum wait for its
+ * own other half. The last grain of the replica completes the subtree, which stays in the model. */
+static void end_grain(struct pst_trainer_grains *g)
+{
+    struct pst_gnn_model *m = g->model;
+    const int64_t number = g->now++ - g->first;
+    int l = 0;
+    for (; number >> l & 1; l++)
+        add_to_gradient(m, g->level[l]);
+    if (number + 1 == g->count)
+        return;
+    (void)m->twin->copy(m->q, g->level[l], m->on.grad, (size_t)m->size * sizeof *g->level[l]);
+    pst_gnn_model_forget(m);
+}
+
+pst_rc pst_trainer_grains_begin(struct pst_trainer_grains *g, uint32_t grain)
+{
+    if (g->grains == 1)
+        return PST_OK;
+    if (grain < g->now || grain >= g->first + g->count)
+        return pst_fail(PST_E_PEER,
+                        "grain %u of the batch arrived; expected %" PRId64 " to %" PRId64
+                        ": link each replica of the trainer to its own replica of the sampler",
+                        grain, g->now, g->first + g->count - 1);
+    while (g->now < grain)
+        end_grain(g);
+    return PST_OK;
+}
+
+void pst_trainer_grains_note(struct pst_trainer_grains *g, const struct pst_gnn_figures *figures,
+                             const struct pst_minibatch *mb)
+{
+    struct pst_trainer_grain *of = &g->of[g->now];
+    of->loss += figures->loss * (double)mb->batch_seeds;
+    of->seeds += mb->n[0];
+    of->correct += figures->correct;
+    of->counted += figures->counted;
+    of->digest = XXH3_64bits_withSeed(&mb->digest, sizeof mb->digest, of->digest);
+}
+
+/* ---- the replicas -------------------------------------------------------------------------------- */
+
+/* Brings the gradient from the device to the host, or back. */
+static pst_rc move(struct pst_trainer_grains *g, bool to_device)
+{
+    struct pst_gnn_model *m = g->model;
+    if (!on_device(g))
+        return PST_OK;
+    (void)m->twin->copy(m->q, to_device ? m->on.grad : g->mine, to_device ? g->mine : m->on.grad,
+                        (size_t)m->size * sizeof *g->mine);
+    return pst_device_wait(m->config.device);
+}
+
+static pst_rc exchange(struct pst_trainer_grains *g)
+{
+    const double begin = pst_now();
+    pst_rc rc = move(g, false);
+    if (rc == PST_OK)
+        rc = pst_collective_sum(g->collective, g->mine, g->theirs, g->model->size);
+    if (rc == PST_OK)
+        rc = pst_collective_gather(g->collective, g->of, (uint64_t)g->count * sizeof g->of[0]);
+    if (rc == PST_OK)
+        rc = move(g, true);
+    g->exchange_s += pst_now() - begin;
+    return rc;
+}
+
+pst_rc pst_trainer_grains_end(struct pst_trainer_grains *g, struct pst_gnn_training *p, int64_t *seeds)
+{
+    while (g->now < g->first + g->count)
+        end_grain(g);
+    const pst_rc rc = g->collective ? exchange(g) : PST_OK;
+    *seeds = 0;
+    for (int64_t i = 0; i < g->grains && rc == PST_OK; i++) {
+        const struct pst_trainer_grain *of = &g->of[i];
+        p->loss += of->loss;
+        p->seeds += of->seeds;
+        p->correct += of->correct;
+        p->counted += of->counted;
+        *seeds += of->seeds;
+        if (of->seeds > 0)
+            p->digest = XXH3_64bits_withSeed(&of->digest, sizeof of->digest, p->digest);
+    }
+    memset(g->of, 0, sizeof g->of);
+    g->now = g->first;
+    return rc;
+}
+
+pst_rc pst_trainer_grains_tell(struct pst_trainer_grains *g, double *value)
+{
+    double all[PST_REPLICAS_MAX] = {0};
+    if (!g->collective)
+        return PST_OK;
+    const double begin = pst_now();
+    all[g->collective->rank] = *value;
+    const pst_rc rc = pst_collective_gather(g->collective, all, sizeof all[0]);
+    *value = rc == PST_OK ? all[0] : *value;
+    g->exchange_s += pst_now() - begin;
+    return rc;
+}

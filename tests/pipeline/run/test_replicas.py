@@ -1,0 +1,49 @@
+"""Replicas of sampler, disk and trainer: the weights do not tell how many there were, nor whether they were processes or
+threads; a killed process ends all; a stopped run goes on with another number of replicas. `make accept` has all
+numbers of replicas, more models and the storm."""
+from replicating import *
+
+
+@test
+def the_number_of_replicas_does_not_change_the_weights():
+    with Place() as p:
+        one = trained(p, 1)
+        assert trained(p, 2) == one
+        assert trained(p, 2, "--group", "all") == one
+        assert trained(p, 8) == one  # more replicas than the last batch of an epoch has seeds for
+
+
+@test
+def a_report_tells_the_replicas_apart():
+    with Place() as p:
+        report = replicated(p, 2).report
+        names = {s["name"] for s in report["stages"]} if isinstance(report["stages"], list) else set(report["stages"])
+        for name in ("sampler", "disk", "trainer"):
+            assert {f"{name}.0", f"{name}.1"} <= names, names
+        assert len(report["epochs"]) == EPOCHS and "exchange_s" in report["trainer"], report
+        assert report["trainer"]["seeds"] == EPOCHS * SEEDS, report["trainer"]
+
+
+@test
+def a_stopped_run_goes_on_with_another_number_of_replicas():
+    with Place() as p:
+        one = trained(p, 1)
+        for first, then in ((2, 1), (1, 4), (4, 2)):
+            run = start(p, first, *SLOW)
+            wait_for(lambda: has_checkpoint(run.run_dir))
+            run.process.send_signal(signal.SIGINT)
+            stopped = run.wait(60)
+            assert stopped.code == 130, stopped
+            assert outcome(replicated(p, then, "--resume", stopped.run_dir).report) == one, (first, then)
+            no_leftovers()
+
+
+@test
+def any_killed_process_ends_the_run():
+    with Place() as p:
+        for name in ("trainer.0", "trainer.1", "sampler.1", "disk.0", "memory-cpu:1", "supervisor"):
+            strike(p, 2, name)
+
+
+if __name__ == "__main__":
+    main()
