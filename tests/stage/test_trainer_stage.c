@@ -196,6 +196,40 @@ static void test_open(void **state)
     host_end(&host);
 }
 
+/* Halves of a batch as two grains: a grain of another replica is refused, and so is one that comes late. */
+static void expect_grains(uint32_t first, uint32_t then, const char *why)
+{
+    struct pst_stage host;
+    host_init(&host, in_scratch("grains"));
+    host.set[0][0] = "grains";
+    host.set[0][1] = "8";
+    host.replicas = 2;
+    host.replica = 1; /* it has grains 4 to 7 */
+    assert_int_equal(host_open(&host), PST_OK);
+    assert_int_equal(tell(&host, PST_EV_START), PST_OK);
+    fill(host.slot, 0, 0, SEEDS / 2, false)->grain = first;
+    const pst_rc rc = send_frame(&host, 0, 0, PST_LAST_PART, 1);
+    if (rc == PST_OK) {
+        fill(host.slot, 0, SEEDS / 2, SEEDS, true)->grain = then;
+        const pst_rc last = send_frame(&host, 0, 1, PST_LAST_PART | PST_LAST_MICRO, 1);
+        assert_true((last == PST_OK) == (why == NULL));
+    }
+    if (why && !strstr(pst_error_text(), why))
+        fail_msg("expected \"%s\" in: %s", why, pst_error_text());
+    assert_int_equal(host.state->model.steps, why ? 0 : 1);
+    host_end(&host);
+}
+
+static void test_grains(void **state)
+{
+    (void)state;
+    expect_grains(4, 4, NULL);
+    expect_grains(4, 7, NULL);
+    expect_grains(3, 7, "grain 3 of the batch arrived; expected 4 to 7: link each replica");
+    expect_grains(8, 7, "grain 8 of the batch arrived; expected 4 to 7: link each replica");
+    expect_grains(6, 5, "grain 5 of the batch arrived; expected 6 to 7: link each replica");
+}
+
 /* Without evaluation and checkpoints nothing is written, and what was not measured is null. */
 static void test_nothing_extra(void **state)
 {
@@ -223,7 +257,7 @@ int main(void)
         cmocka_unit_test(test_epochs),        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_finish_and_resume),
         cmocka_unit_test(test_open),          cmocka_unit_test(test_void_batches),
-        cmocka_unit_test(test_nothing_extra),
+        cmocka_unit_test(test_nothing_extra), cmocka_unit_test(test_grains),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -84,6 +84,17 @@ def replicas_are_drawn():
 
 
 @test
+def the_schema_knows_replicas():
+    import jsonschema
+    made = json.loads(command("schema").stdout)
+    fits = lambda **changes: jsonschema.Draft7Validator(made).is_valid(replicas(**changes))
+    assert fits() and fits(replicas__places=["cuda:0", {"device": "cuda:1", "cores": "0-3"}])
+    for places in ([], ["auto"], ["cpu:16"], [3], [{"cores": "0"}], ["cpu:0"] * 17):
+        assert not fits(replicas__places=places), places
+    assert not fits(replicas__stages=[]) and not fits(replicas__more=1) and not fits(params__grains=6)
+
+
+@test
 def a_description_says_what_replicas_may_be_made():
     stages = {name: json.loads(command("stages", name, "--json").stdout) for name in ("trainer", "disk", "planner")}
     assert stages["trainer"]["replicas"] == "meet" and stages["disk"]["replicas"] == "each", stages
