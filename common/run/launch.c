@@ -71,7 +71,7 @@ static pst_rc plan_instances(struct pst_supervisor *sv)
             in->early = !has_stream(sv, s);
             char name[PST_NAME_MAX];
             if (stage->instances > 1)
-                (void)snprintf(name, sizeof name, "%.50s.%d", stage->name, i);
+                (void)snprintf(name, sizeof name, "%.54s.%d", stage->name, i);
             else
                 (void)snprintf(name, sizeof name, "%s", stage->name);
             (void)memcpy(in->name, name, sizeof name);

@@ -25,6 +25,14 @@ def a_report_tells_the_replicas_apart():
 
 
 @test
+def the_pipeline_of_a_run_repeats_it():
+    with Place() as p:
+        first = replicated(p, 2)
+        again = p.run(os.path.join(first.run_dir, "pipeline.json"), "--quiet")
+        assert outcome(again.report) == outcome(first.report) and "trainer.1" in again.out, again
+
+
+@test
 def a_stopped_run_goes_on_with_another_number_of_replicas():
     with Place() as p:
         one = trained(p, 1)
