@@ -21,6 +21,15 @@ def every_model():
 
 
 @test
+def recipes():
+    """The gradient is clipped after it was summed; the plateau is that of the metric of replica 0, which all know."""
+    with Place() as p:
+        trainer = {"optimizer": "sgd", "momentum": 0.9, "rate": 0.2, "clip": 0.5, "schedule": "plateau", "patience": 0, "factor": 0.5}
+        all_equal(p, "--epochs", 6, *(word for name, value in trainer.items()
+                                      for word in ("--set", f"stages.trainer.params.{name}={value}")))
+
+
+@test
 def in_one_process():
     with Place() as p:
         one = trained(p, 1)
