@@ -49,12 +49,31 @@ def the_arrangement_does_not_change_the_weights():
         base = p.run(TYPED, "--epochs", 2, data=data).report
         for more in ([*NO_CACHE, "--set", "stages.sampler.instances=2"], ["--set", "stages.planner.params.cpu_cache=50KiB"],
                      ["--set", "stages.trainer.params.eval_memory=200KiB", "--set", "stages.trainer.params.threads=1"],
-                     [*NO_CACHE, "--set", "stages.disk.params.backend=emulated"], ["--group", "all"]):
+                     [*NO_CACHE, "--set", "stages.disk.params.backend=emulated"], [] if GROUPED else ["--group", "all"]):
             r = p.run(TYPED, "--epochs", 2, *more, data=data).report
             assert r["weights_digest"] == base["weights_digest"] and r["test_accuracy"] == base["test_accuracy"], more
         stopped = p.run(TYPED, "--epochs", 1, data=data)
         r = p.run(TYPED, "--epochs", 2, "--resume", stopped.run_dir, data=data).report
         assert r["weights_digest"] == base["weights_digest"]
+
+
+@test
+def a_trainer_on_a_gpu_agrees_with_the_cpu():
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        with Place() as p:
+            data = generated(p, vertices=600)
+            cpu, gpu = (p.run(TYPED, "--epochs", 2, "--set", "stages.trainer.place=" + json.dumps({"device": device}), data=data).report
+                        for device in ("cpu:0", "cuda:0"))
+            for a, b in zip(cpu["epochs"], gpu["epochs"]):
+                assert abs(a["loss"] - b["loss"]) < 1e-4 * a["loss"], (a, b)
+            r = p.run(TYPED, "--device", "cuda:0", data=data, code=None)
+            assert r.code != 0 and "the sampling algorithm typed runs only on CPUs" in r.err, r
+            r = p.run(TYPED, *model("graphsage"), "--set", "params.algorithm=uniform", "--set",
+                      'stages.sampler.place={"device": "cuda:0"}', data=data, code=None)
+            assert r.code != 0 and "which a sampler on cuda:0 cannot sample: place the sampler on a CPU" in r.err, r
+    finally:
+        os.environ.pop("PENSTOCK_CUDA")
 
 
 @test
