@@ -185,6 +185,7 @@ struct pst_stage_desc {
     /* The parts of the dataset that the stage needs, separated by commas:
      *   "features"     feature rows
      *   "labels"       labels of at least two classes, or several labels a vertex
+     *   "types"        not a need: the stage can use a dataset whose vertices have types
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty */
     const char *dataset;

@@ -50,6 +50,8 @@ void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct
         layout->indices_at[h] = append(&end, size->edges[h], sizeof(int32_t));
         if (size->weights)
             layout->weights_at[h] = append(&end, size->edges[h], sizeof(float));
+        if (size->relations)
+            layout->relations_at[h] = append(&end, size->edges[h], sizeof(int32_t));
     }
     layout->requests_at = append(&end, requests, sizeof(struct pst_request));
     layout->missing_at = append(&end, requests, sizeof(int32_t));
@@ -78,12 +80,13 @@ void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_la
     memcpy(mb->indptr_at, layout->indptr_at, sizeof mb->indptr_at);
     memcpy(mb->indices_at, layout->indices_at, sizeof mb->indices_at);
     memcpy(mb->weights_at, layout->weights_at, sizeof mb->weights_at);
+    memcpy(mb->relations_at, layout->relations_at, sizeof mb->relations_at);
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
 #define WEIGHT_MAX 1.0001 /* a share of 1, rounded */
-#define SPANS_MAX (5 + 3 * PST_HOPS_MAX)
+#define SPANS_MAX (5 + 4 * PST_HOPS_MAX)
 
 /* One array of the slot. */
 struct span {
@@ -202,6 +205,22 @@ static pst_rc check_weights(const struct pst_minibatch *h, const struct pst_mini
                : PST_OK;
 }
 
+static pst_rc check_relations(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
+                              int32_t edges, struct spans *spans)
+{
+    const pst_rc rc = add_span(spans, "relations", hop, h->relations_at[hop], (uint64_t)edges,
+                               sizeof(int32_t), sizeof(int32_t), h->bytes_used);
+    if (rc != PST_OK)
+        return rc;
+    const int32_t *relations = pst_minibatch_at(slot, h->relations_at[hop]);
+    int32_t lowest = 0;
+    for (int32_t e = 0; e < edges; e++)
+        lowest = relations[e] < lowest ? relations[e] : lowest;
+    return lowest < 0
+               ? pst_fail(PST_E_FORMAT, "not a minibatch: relations[%d] contains the number %d", hop, lowest)
+               : PST_OK;
+}
+
 /* The block of one hop. Its indptr has been found to lie in the slot. */
 static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
                           struct spans *spans)
@@ -230,7 +249,9 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
             PST_E_FORMAT,
             "not a minibatch: indices[%d] contains the position %d, but there are only %lld vertices", hop,
             (int)worst, (long long)sources);
-    return h->weights_at[hop] != 0 ? check_weights(h, slot, hop, edges, spans) : PST_OK;
+    if (h->weights_at[hop] != 0)
+        rc = check_weights(h, slot, hop, edges, spans);
+    return rc == PST_OK && h->relations_at[hop] != 0 ? check_relations(h, slot, hop, edges, spans) : rc;
 }
 
 static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot)

@@ -10,9 +10,12 @@
  * - weights[h]: float32[indptr[h][n[h]]], if the sampler weighs edges; else weights_at[h] is 0. The share of
  *   each edge in the mean over the sampled in-neighbours. The shares of a destination sum to 1. Without them,
  *   all edges of a destination have equal shares.
+ * - relations[h]: int32[indptr[h][n[h]]], if the sampler tells relations apart; else relations_at[h] is 0.
+ *   The relation of each edge: the number of its type in the dataset.
  * - requests: struct pst_request[]. Rows that the disk stage reads (request.h), one row each.
  * - missing: int32[requests]. The position in features of each requested row, in the same order.
- * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes.
+ * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
+ *   types, whose rows may be narrower, a row is zero behind its own columns.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
  * vertices 0..n[h+1]-1. So the destinations are the first of the sources.
@@ -38,7 +41,7 @@ PST_BEGIN_DECLS
 
 #define PST_MINIBATCH_GRAINS_MAX 64 /* of a batch: four for each replica */
 
-#define PST_MINIBATCH_MAGIC 0x3462696e696d7470ull /* "ptminib4" */
+#define PST_MINIBATCH_MAGIC 0x3562696e696d7470ull /* "ptminib5" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
@@ -63,7 +66,8 @@ struct pst_minibatch {
     int64_t n[PST_HOPS_MAX + 1];
     uint64_t vertices_at, labels_at, features_at, requests_at, missing_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
-    uint64_t weights_at[PST_HOPS_MAX]; /* 0: the edges have no weights */
+    uint64_t weights_at[PST_HOPS_MAX];   /* 0: the edges have no weights */
+    uint64_t relations_at[PST_HOPS_MAX]; /* 0: the edges have no relations */
 };
 
 static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t offset)
@@ -78,7 +82,8 @@ struct pst_minibatch_size {
     int hops;
     int64_t n[PST_HOPS_MAX + 1];
     int64_t edges[PST_HOPS_MAX];
-    bool weights; /* edges have weights */
+    bool weights;   /* edges have weights */
+    bool relations; /* edges have relations */
 };
 
 /* Local positions and offsets are int32, so no count of a minibatch may be larger. */
@@ -95,6 +100,7 @@ struct pst_minibatch_layout {
     uint64_t stride_bytes;
     uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX], weights_at[PST_HOPS_MAX];
+    uint64_t relations_at[PST_HOPS_MAX];
     uint64_t features_bytes; /* whole pages, at least one */
     uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
 };

@@ -10,8 +10,10 @@
 #include "common/slots/extent.h"
 
 #define PST_REQUEST_ARRAYS_MAX 32 /* array numbers are below this */
-#define PST_REQUEST_FILES_MAX 64  /* files of all these arrays */
-#define PST_REQUEST_AT_BITS 57    /* bits of a byte's position in a file or on a drive: 128 PiB */
+/* The features of the k-th type of vertices of a dataset with types (k below PST_ROWS_TYPES_MAX). */
+#define PST_REQUEST_OF_TYPE(k) (PST_REQUEST_ARRAYS_MAX - 1 - (k))
+#define PST_REQUEST_FILES_MAX 64 /* files of all these arrays */
+#define PST_REQUEST_AT_BITS 57   /* bits of a byte's position in a file or on a drive: 128 PiB */
 
 enum pst_request_op { PST_REQUEST_READ = 0, PST_REQUEST_WRITE = 1 };
 
@@ -20,7 +22,7 @@ enum pst_request_op { PST_REQUEST_READ = 0, PST_REQUEST_WRITE = 1 };
 struct pst_request {
     uint16_t op;    /* enum pst_request_op */
     uint16_t array; /* of the dataset: enum pst_array_id (common/store/array_id.h); from PST_ARRAY_COUNT on,
-                       of the run: the disk stage's parameter `arrays` lists them */
+                       of the run: the disk stage's parameter `arrays` lists them; or PST_REQUEST_OF_TYPE */
     uint32_t rows;
     uint64_t row;
     uint64_t offset; /* byte in the slot that carries the table */

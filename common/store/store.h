@@ -12,6 +12,8 @@
 
 PST_BEGIN_DECLS
 
+struct pst_vertex_type;
+
 /* One array file, not necessarily mapped. */
 struct pst_array {
     char path[4096];
@@ -21,6 +23,10 @@ struct pst_array {
     bool fortran;     /* column-major; only pst_array_open_edges sets it */
     uint64_t data_at; /* byte where data begins */
     uint64_t data_bytes;
+    /* Not NULL: the array is no file, but the features of so many types, one type after the other (rows.h).
+     */
+    const struct pst_vertex_type *joined;
+    int joined_types;
     const void *map; /* of the data; NULL until pst_array_map */
     void *map_base;
     size_t map_bytes;

@@ -3,6 +3,7 @@
  */
 #include "stages/trainer/trainer.h"
 #include "common/slots/minibatch.h"
+#include "common/store/dataset/rows.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,6 +19,9 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->dataset_open = true;
+    rc = pst_rows_join_types(&t->ds);
+    if (rc != PST_OK)
+        return rc;
     rc = pst_dataset_choose_split(&t->ds, t->split, NULL);
     if (rc != PST_OK)
         return rc;
@@ -54,6 +58,11 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t)
     return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;
 }
 
+static bool is_typed(const struct trainer *t)
+{
+    return t->config.model >= PST_GNN_MODEL_KINDS;
+}
+
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_config *c = &t->config;
@@ -68,7 +77,11 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
     c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
     c->device = &t->device;
-    rc = pst_trainer_recipe_open(&t->recipe, c, &t->ds, pst_epochs(self), &t->device);
+    pst_gnn_typed_batch_init(&t->typed, &t->device);
+    rc = is_typed(t) ? pst_gnn_types_of(&t->types, &t->ds) : PST_OK;
+    c->types = is_typed(t) ? &t->types : NULL;
+    if (rc == PST_OK)
+        rc = pst_trainer_recipe_open(&t->recipe, c, &t->ds, pst_epochs(self), &t->device);
     if (rc == PST_OK)
         rc = pst_gnn_model_init(&t->model, c);
     if (rc != PST_OK)
@@ -119,6 +132,7 @@ static void close_stage(struct pst_stage *self)
     pst_trainer_grains_close(&t->grains);
     if (t->model_open)
         pst_gnn_model_release(&t->model);
+    pst_gnn_typed_batch_release(&t->typed);
     pst_trainer_targets_close(&t->targets);
     pst_trainer_recipe_close(&t->recipe);
     pst_device_close(&t->device);
@@ -251,6 +265,10 @@ static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_
     if (rc == PST_OK)
         rc = pst_trainer_targets_bring(&t->targets, pst_minibatch_at(g->slot, g->batch.mb.vertices_at),
                                        &g->batch);
+    if (rc == PST_OK && is_typed(t)) {
+        rc = pst_gnn_typed_batch_fill(&t->typed, &t->types, &t->model.terms, &g->batch.mb, g->slot);
+        g->batch.typed = &t->typed;
+    }
     if (rc == PST_OK && overlap && copied)
         rc = pst_consume(self, &g->frame);
     if (rc == PST_OK)
@@ -482,8 +500,8 @@ static const struct pst_port_desc ports[] = {
 
 static const struct pst_param_desc params[] = {
     PARAM("model", ENUM, config.model, "\"graphsage\"",
-          .choices = "graphsage|gcn|gat", /* as enum pst_gnn_model_kind */
-          .help = "the kind of model", .fixed = true),
+          .choices = "graphsage|gcn|gat|rgcn|rsage", /* as enum pst_gnn_model_kind */
+          .help = "the kind of model; rgcn and rsage need a sampler with algorithm typed", .fixed = true),
     PARAM("layers", INT, config.layers, "2", .min = 2, .max = PST_GNN_LAYERS_MAX,
           .equals = "count(batch.fanout)",
           .help = "number of layers; must be the number of the sampler's hops", .fixed = true),
@@ -576,12 +594,12 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "trainer",
-    .help = "trains GraphSAGE (mean), GCN or GAT on minibatches, evaluates, keeps checkpoints",
+    .help = "trains GraphSAGE (mean), GCN, GAT, R-GCN or R-SAGE on minibatches, evaluates, keeps checkpoints",
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own model */
     .replicas = PST_REPLICAS_MEET,
-    .dataset = "features,labels,evaluated:split",
+    .dataset = "features,labels,types,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = open_stage,
     .on_event = on_event,

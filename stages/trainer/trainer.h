@@ -19,8 +19,10 @@ struct trainer {
     struct pst_inputs inputs;
     struct pst_trainer_targets targets;
     struct pst_trainer_recipe recipe;
-    struct pst_gnn_config config; /* most of it is filled from the parameters */
-    int threads;                  /* 0: as many as cores */
+    struct pst_gnn_types types;       /* of the dataset; only models of relations need these two */
+    struct pst_gnn_typed_batch typed; /* the current batch, by relation */
+    struct pst_gnn_config config;     /* most of it is filled from the parameters */
+    int threads;                      /* 0: as many as cores */
     uint64_t eval_memory;
     const char *split;
     bool tf32;

@@ -157,7 +157,8 @@ static void test_descriptions(void **state)
     refused(&d, "instances_max: expected 0 to 16, found 17");
     d = good;
     d.dataset = "features,splt:n";
-    refused(&d, "dataset: expected features, labels, split:PARAM or evaluated:PARAM, found \"splt:n\"");
+    refused(&d,
+            "dataset: expected features, labels, types, split:PARAM or evaluated:PARAM, found \"splt:n\"");
     d.dataset = "split:m";
     refused(&d, "found \"split:m\"");
     struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};

@@ -124,6 +124,19 @@ static pst_rc make_rmat(const struct pst_rmat_spec *spec, const char *dir)
     return rc;
 }
 
+static pst_rc make_typed(const struct pst_gen_typed_spec *spec, const char *dir)
+{
+    struct pst_build b;
+    pst_rc rc = pst_build_begin(&b, dir, true);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_gen_typed(spec, &b, NULL);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    pst_build_release(&b);
+    return rc;
+}
+
 static void digest_of(const char *dir, char out[17])
 {
     struct pst_dataset ds;
@@ -270,6 +283,45 @@ static void test_community_is_learnable(void **state)
     pst_dataset_close(&ds);
 }
 
+/* The same seed gives the same bytes. In each relation, edges come from the community that it is said to. */
+static void test_typed(void **state)
+{
+    (void)state;
+    char first[17], again[17];
+    struct pst_dataset ds;
+    struct pst_gen_typed_spec t;
+    int64_t own[7] = {0}, all[7] = {0};
+    pst_gen_typed_defaults(&t);
+    t.vertices = 2000;
+    assert_int_equal(make_typed(&t, in_scratch("t1")), PST_OK);
+    assert_int_equal(make_typed(&t, in_scratch("t2")), PST_OK);
+    digest_of(in_scratch("t1"), first);
+    digest_of(in_scratch("t2"), again);
+    assert_string_equal(first, again);
+    assert_int_equal(pst_dataset_verify(in_scratch("t1"), false), PST_OK);
+    assert_int_equal(pst_dataset_open(&ds, in_scratch("t1")), PST_OK);
+    assert_int_equal(ds.vertex_types, 3);
+    assert_int_equal(ds.edge_types, 7);
+    const int64_t *indptr = ds.indptr.map;
+    for (int64_t v = 0; v < t.vertices; v++) {
+        for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) {
+            const int64_t u = ((const int32_t *)ds.indices.map)[e];
+            const int r = ((const int32_t *)ds.edge_relation.map)[e];
+            const struct pst_vertex_type *source = &ds.vertex_type[ds.edge_type[r].source];
+            assert_in_range(u, source->first, source->first + source->vertices - 1);
+            own[r] += (u - source->first) % t.classes == v % t.classes;
+            all[r]++;
+        }
+    }
+    assert_near((double)own[0] / (double)all[0], 0.82, 0.03); /* writes: homophily, and a tenth of the rest */
+    assert_near((double)own[1] / (double)all[1], 0.10, 0.03); /* reviews */
+    assert_near((double)own[2] / (double)all[2], 0.82, 0.03);
+    assert_near((double)own[3] / (double)all[3], 0.10, 0.03);
+    pst_dataset_close(&ds);
+    t.classes = 1;
+    assert_int_equal(make_typed(&t, in_scratch("t3")), PST_E_ARG);
+}
+
 static void test_rmat(void **state)
 {
     (void)state;
@@ -358,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_community_law),
         cmocka_unit_test(test_community_is_learnable),
         cmocka_unit_test(test_rmat),
+        cmocka_unit_test(test_typed),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

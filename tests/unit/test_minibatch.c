@@ -229,7 +229,7 @@ static int64_t below(int64_t bound)
 
 static struct pst_minibatch_size random_size(void)
 {
-    struct pst_minibatch_size size = {.hops = 1 + (int)below(PST_HOPS_MAX)};
+    struct pst_minibatch_size size = {.hops = 1 + (int)below(PST_HOPS_MAX), .relations = below(2) == 1};
     size.n[0] = 1 + below(20);
     for (int h = 0; h < size.hops; h++) {
         size.edges[h] = 1 + below(3 * size.n[h]);
@@ -264,6 +264,8 @@ static struct pst_minibatch *full(const struct pst_minibatch_layout *l, char *sl
         memset(pst_minibatch_at(mb, l->indices_at[h]), 0, (size_t)l->size.edges[h] * sizeof(int32_t));
         if (l->size.weights)
             memset(pst_minibatch_at(mb, l->weights_at[h]), 0, (size_t)l->size.edges[h] * sizeof(float));
+        if (l->size.relations)
+            memset(pst_minibatch_at(mb, l->relations_at[h]), 0, (size_t)l->size.edges[h] * sizeof(int32_t));
     }
     return mb;
 }
@@ -352,10 +354,11 @@ static void the_header_lies_as_documented(void **state)
         FIELD(indptr_at, 216),
         FIELD(indices_at, 280),
         FIELD(weights_at, 344),
+        FIELD(relations_at, 408),
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_int_equal(fields[i].at, fields[i].documented);
-    assert_int_equal(sizeof(struct pst_minibatch), 408);
+    assert_int_equal(sizeof(struct pst_minibatch), 472);
 }
 
 int main(void)

@@ -238,7 +238,7 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
     static const char *const prefixes[] = {"split:", "evaluated:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
-        if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0)
+        if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "types") == 0)
             continue;
         bool known = false;
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -247,8 +247,8 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
         if (!known)
             return pst_fail(
                 PST_E_FORMAT,
-                "%s: dataset: expected features, labels, split:PARAM or evaluated:PARAM, found \"%s\"", file,
-                word);
+                "%s: dataset: expected features, labels, types, split:PARAM or evaluated:PARAM, found \"%s\"",
+                file, word);
     }
     return PST_OK;
 }

@@ -34,6 +34,25 @@ static inline const void *pst_feature_row(const struct pst_dataset *ds, int64_t 
     return (const char *)pst_feature_file(ds, (int)(v % n))->map + (uint64_t)(v / n) * ds->stride_bytes;
 }
 
+#define PST_ROWS_TYPES_MAX                                                                                   \
+    8 /* types whose features can be joined: each has an array that requests can name */
+
+/* Lets stages read the features of all types as one array, whose rows are as wide as the widest type's: a row
+ * of a narrower type is zero behind its own columns, and that of a type without features is zero. Sets
+ * feature_dim, stride_bytes and features of ds, which are not a file. Does nothing to a dataset without
+ * types. PST_E_UNSUPPORTED: no type has features, they differ in their element type, or there are more than
+ * PST_ROWS_TYPES_MAX types. */
+PST_API PST_MUST_USE pst_rc pst_rows_join_types(struct pst_dataset *ds);
+
+/* The type of vertex v; -1: the dataset has no types. */
+static inline int pst_rows_type_of(const struct pst_dataset *ds, int64_t v)
+{
+    int type = ds->vertex_types - 1;
+    while (type > 0 && v < ds->vertex_type[type].first)
+        type--;
+    return type;
+}
+
 /* Row of vertex v of one type; v counts within the type. Type -1: all vertices, v counts over all of them. */
 static inline const void *pst_rows_type_row(const struct pst_dataset *ds, int type, int64_t v)
 {
@@ -49,9 +68,10 @@ struct pst_row_files {
     const struct pst_array *file;
     int files; /* 0: not open */
     uint64_t stride_bytes;
-    int fd[PST_DATASET_FEATURE_FILES_MAX];
+    int fd[PST_DATASET_FEATURE_FILES_MAX]; /* of joined types: -1 for a type without features */
 };
-/* file: as many as files, which must live as long. Fails: PST_E_IO; nothing is open then. */
+/* file: as many as files, which must live as long, or an array of joined types. Fails: PST_E_IO; nothing is
+ * open then. */
 PST_API PST_MUST_USE pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file,
                                                int files, uint64_t stride_bytes);
 PST_API void pst_row_files_close(struct pst_row_files *r);

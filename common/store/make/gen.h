@@ -46,6 +46,26 @@ PST_API void pst_rmat_defaults(struct pst_rmat_spec *spec);
 PST_API PST_MUST_USE pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b,
                                          struct pst_progress *progress);
 
+/* Papers, half as many authors, and venues, which have no features. A paper's label is its community, as an
+ * author's community is. Papers get edges from authors and papers of their own community (writes, extends),
+ * and as many from those of another community, which is random for each paper (reviews, disputes). So a model
+ * that does not tell the relations apart sees two communities in each neighbourhood. Features are as those of
+ * pst_gen_community; authors have theirs. */
+struct pst_gen_typed_spec {
+    char name[PST_NAME_MAX];
+    int64_t vertices; /* papers */
+    int64_t classes, feature_dim, author_dim;
+    double degree;    /* edges of a paper in each of the four relations, before duplicates are merged */
+    double homophily; /* fraction of edges that come from the community of the relation */
+    double noise, train, val;
+    uint64_t seed;
+    uint64_t stride_bytes;
+    uint64_t memory_bytes;
+};
+PST_API void pst_gen_typed_defaults(struct pst_gen_typed_spec *spec);
+PST_API PST_MUST_USE pst_rc pst_gen_typed(const struct pst_gen_typed_spec *spec, struct pst_build *b,
+                                          struct pst_progress *progress);
+
 /* Weights of edges, after the topology: exponential random numbers, which depend on (seed, source, target).
  * They are above 0. */
 PST_API PST_MUST_USE pst_rc pst_gen_edge_weights(struct pst_build *b, uint64_t seed);

@@ -65,10 +65,24 @@ static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, in
     return PST_OK;
 }
 
+/* The same for joined types, in runs of consecutive ids. */
+static pst_rc read_types(const struct reading *r, const int64_t *ids, int64_t n, char *rows)
+{
+    pst_rc rc = PST_OK;
+    for (int64_t i = 0, end; i < n && rc == PST_OK; i = end) {
+        for (end = i + 1; end < n && ids[end] == ids[end - 1] + 1;)
+            end++;
+        rc = pst_row_files_read(&r->files, ids[i], end - i, rows + (uint64_t)i * r->files.stride_bytes);
+    }
+    return rc == PST_OK ? rc : pst_wrap(rc, "cannot fill the cache");
+}
+
 /* Reads sorted ids[0..n) to rows, one after the other. */
 static pst_rc read_rows(const struct reading *r, const int64_t *ids, int64_t n, char *rows)
 {
     pst_rc rc = PST_OK;
+    if (r->files.file->joined != NULL)
+        return read_types(r, ids, n, rows);
     for (int k = 0; k < r->files.files && rc == PST_OK; k++)
         rc = read_stripe(r, k, ids, n, rows);
     return rc;
@@ -78,7 +92,8 @@ static pst_rc open_reading(struct reading *r, const struct pst_array *features, 
 {
     pst_rc rc = pst_row_files_open(&r->files, features, files, stride);
     for (int k = 0; k < r->files.files; k++)
-        (void)posix_fadvise(r->files.fd[k], 0, 0, POSIX_FADV_RANDOM);
+        if (r->files.fd[k] >= 0)
+            (void)posix_fadvise(r->files.fd[k], 0, 0, POSIX_FADV_RANDOM);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 /* eval.c: sizes the memory of an evaluation, runs it and scores it. */
 #include "stages/lib/gnn/eval_impl.h"
+#include "stages/lib/gnn/layer.h"
 #include "common/error.h"
 #include "stages/lib/topology/topology.h"
 #include "common/util/hugepage.h"
@@ -28,7 +29,8 @@ static pst_rc open_features(struct pst_gnn_eval *eval)
     pst_rc rc =
         pst_row_files_open(&eval->features, pst_feature_file(ds, 0), pst_feature_files(ds), ds->stride_bytes);
     for (int k = 0; k < eval->features.files; k++)
-        (void)posix_fadvise(eval->features.fd[k], 0, 0, POSIX_FADV_SEQUENTIAL);
+        if (eval->features.fd[k] >= 0)
+            (void)posix_fadvise(eval->features.fd[k], 0, 0, POSIX_FADV_SEQUENTIAL);
     return rc;
 }
 
@@ -152,8 +154,9 @@ static void plan_memory(struct pst_gnn_eval *eval, const struct pst_gnn_config *
         eval->memory_bytes += predicted;
         return;
     }
+    const int64_t wide = pst_gnn_kind_of(c->model)->typed ? 2 * eval->ld : eval->ld; /* projected, added */
     const uint64_t stored =
-        (uint64_t)vertices * (uint64_t)(pst_gnn_width(pst_gnn_columns(c)) + eval->ld) * sizeof(pst_real);
+        (uint64_t)vertices * (uint64_t)(pst_gnn_width(pst_gnn_columns(c)) + wide) * sizeof(pst_real);
     const int64_t range = pst_min_i64((int64_t)eval->threads * PST_GNN_EVAL_RANGE * PST_GNN_EVAL_BLOCK,
                                       pst_gnn_eval_blocks((uint64_t)vertices) + PST_GNN_EVAL_BLOCK);
     eval->work_bytes = (size_t)range * pst_gnn_eval_sum_bytes(eval, eval->ld);
@@ -196,6 +199,8 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
     if (rc != PST_OK || !c->aggregate)
         return rc;
     rc = pst_gnn_rows_open(&eval->kept, eval->ds->vertices, pst_gnn_width(pst_gnn_columns(c)), dir);
+    if (rc == PST_OK && pst_gnn_kind_of(c->model)->typed)
+        rc = pst_gnn_rows_open(&eval->added, eval->ds->vertices, eval->ld, dir);
     return rc == PST_OK ? pst_gnn_rows_open(&eval->projected, eval->ds->vertices, eval->ld, dir) : rc;
 }
 
@@ -204,7 +209,7 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
 {
     assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map);
     memset(eval, 0, sizeof *eval);
-    eval->kept.fd = eval->projected.fd = -1;
+    eval->kept.fd = eval->projected.fd = eval->added.fd = -1;
     eval->ds = ds;
     eval->options = *options;
     eval->threads = config->threads;
@@ -236,6 +241,7 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     if (!eval->ds)
         return;
     pst_row_files_close(&eval->features);
+    pst_gnn_rows_close(&eval->added);
     pst_gnn_rows_close(&eval->kept);
     pst_gnn_rows_close(&eval->projected);
     pst_hugepage_unmap(eval->buffers, (size_t)eval->threads * eval->worker_bytes);

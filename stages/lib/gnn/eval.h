@@ -57,7 +57,8 @@ struct pst_gnn_eval {
     pst_real *left, *right; /* GAT: scores of all vertices, one for each head */
     int64_t ld;             /* from one row of a block to the next: the widest layer */
     struct pst_gnn_rows kept,
-        projected; /* a layer's output; its product with W_neigh. Unused without the graph */
+        projected;             /* a layer's output; its product with W_neigh. Unused without the graph */
+    struct pst_gnn_rows added; /* models of relations: the sum of the terms so far */
     bool spilled;
     char *work; /* sums and cursors of a range of destinations; if spilled, also part of the sources' rows */
     size_t work_bytes;

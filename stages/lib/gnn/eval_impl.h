@@ -39,6 +39,7 @@ struct pst_gnn_eval_job {
     int64_t *cursor;
     const pst_real *part; /* projected rows of vertices from..to */
     int64_t from, to;
+    int term; /* of a model of relations */
 };
 
 /* How kinds of layers (layer.h) differ, for a block of vertices first..first+n. */
@@ -72,6 +73,27 @@ static inline void pst_gnn_eval_product(const struct pst_gnn_model *model, const
     pst_k_gemm(NULL, false, false, n, cols, layer->in, 1, x, ld_x, model->weight + weight, cols, 0, y, ld_y,
                1);
 }
+
+/* For jobs. The vertices of a task: the first, and how many. */
+int64_t pst_gnn_eval_rows_of_task(const struct pst_gnn_eval_job *job, int64_t task, int64_t *first);
+/* Keeps the first failure of a job's tasks for the thread that runs the job. */
+void pst_gnn_eval_task_ends(struct pst_gnn_eval *eval, pst_rc rc);
+/* Runs a task for each block of the job's vertices. Fails as the first task that failed. */
+PST_MUST_USE pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task);
+/* Begins to show the progress of a layer; layer -1: of no layer. */
+void pst_gnn_eval_begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64_t total, bool bytes);
+/* Reads a block of features. */
+PST_MUST_USE pst_rc pst_gnn_eval_features(const struct pst_gnn_eval_job *job, int64_t first, int64_t n,
+                                          int worker, const pst_real **x, int64_t *ld_x);
+/* What follows the linear part of a layer, and the sink. input: of the residual. */
+PST_MUST_USE pst_rc pst_gnn_eval_finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
+                                              int l, int64_t first, int64_t n, pst_real *y, int64_t ld,
+                                              const pst_real *input, int64_t ld_input);
+/* Brings the projected rows of job->from..to into memory, for sums. room: of so many rows of job->ld. */
+PST_MUST_USE pst_rc pst_gnn_eval_fetch_part(struct pst_gnn_eval_job *job, pst_real *room);
+
+/* eval_relations.c: all layers of a model of relations. */
+PST_MUST_USE pst_rc pst_gnn_eval_relations(struct pst_gnn_eval *eval, const struct pst_gnn_model *model);
 
 /* Computes all layers for all vertices: the predictions, and what the sink gets. */
 PST_MUST_USE pst_rc pst_gnn_eval_layers(struct pst_gnn_eval *eval, const struct pst_gnn_model *model);

@@ -13,15 +13,14 @@ enum { BATCH_BLOCKS = 16 }; /* tasks of each thread between two looks at the pro
 
 /* ---- tasks --------------------------------------------------------------------------------------- */
 
-/* The vertices of a task. */
-static int64_t rows_of_task(const struct pst_gnn_eval_job *job, int64_t task, int64_t *first)
+int64_t pst_gnn_eval_rows_of_task(const struct pst_gnn_eval_job *job, int64_t task, int64_t *first)
 {
     *first = job->first + task * PST_GNN_EVAL_BLOCK;
     return pst_min_i64(PST_GNN_EVAL_BLOCK, job->rows - task * PST_GNN_EVAL_BLOCK);
 }
 
 /* Error messages belong to a thread. The first one is kept for the thread that runs the job. */
-static void task_ends(struct pst_gnn_eval *eval, pst_rc rc)
+void pst_gnn_eval_task_ends(struct pst_gnn_eval *eval, pst_rc rc)
 {
     if (rc == PST_OK)
         return;
@@ -35,7 +34,7 @@ static void task_ends(struct pst_gnn_eval *eval, pst_rc rc)
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-static pst_rc run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task)
+pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task)
 {
     struct pst_gnn_eval_failure *f = &job->eval->failure;
     atomic_store(&f->there, false);
@@ -43,7 +42,7 @@ static pst_rc run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task)
     return atomic_load(&f->there) ? pst_fail(f->rc, "%s", f->text) : PST_OK;
 }
 
-static void begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
+void pst_gnn_eval_begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64_t total, bool bytes)
 {
     if (layer < 0)
         snprintf(eval->what, sizeof eval->what, "%s", what);
@@ -104,9 +103,9 @@ static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t l
     }
 }
 
-/* What follows the linear part of a layer, and the sink. input: of the residual. */
-static pst_rc finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l, int64_t first,
-                           int64_t n, pst_real *y, int64_t ld, const pst_real *input, int64_t ld_input)
+pst_rc pst_gnn_eval_finish_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l,
+                                 int64_t first, int64_t n, pst_real *y, int64_t ld, const pst_real *input,
+                                 int64_t ld_input)
 {
     const struct pst_gnn_layer *layer = &model->layer[l];
     const struct pst_dropout none = {0};
@@ -137,7 +136,7 @@ static pst_rc plain_block(const struct pst_gnn_eval_job *job, const pst_real *x,
         const struct pst_gnn_layer *layer = &job->model->layer[l];
         pst_real *y = pst_gnn_eval_block(eval, worker, l % 2);
         pst_gnn_eval_product(job->model, x, ld_x, n, layer, layer->self, y, eval->ld);
-        rc = finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
+        rc = pst_gnn_eval_finish_layer(eval, job->model, l, first, n, y, eval->ld, x, ld_x);
         x = y;
         ld_x = eval->ld;
     }
@@ -171,28 +170,38 @@ static pst_rc first_products(const struct pst_gnn_eval_job *job, const pst_real 
     return rc == PST_OK ? make_projected(job, x, ld_x, first, n, worker) : rc;
 }
 
+pst_rc pst_gnn_eval_features(const struct pst_gnn_eval_job *job, int64_t first, int64_t n, int worker,
+                             const pst_real **x, int64_t *ld_x)
+{
+    struct pst_gnn_eval *eval = job->eval;
+    const uint64_t stride = eval->ds->stride_bytes;
+    const int64_t in = job->model->config.in;
+    char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
+    *ld_x = (int64_t)(stride / sizeof(pst_real));
+    *x = (const pst_real *)(const void *)raw;
+    const pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
+    if (rc == PST_OK && eval->dtype != PST_F32) {
+        pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
+        *ld_x = pst_gnn_width(in);
+        pst_k_widen(NULL, raw, stride, eval->dtype == PST_BF16, wide, *ld_x, n, in);
+        *x = wide;
+    }
+    return rc;
+}
+
 static void feature_task(void *arg, int64_t task, int worker)
 {
     const struct pst_gnn_eval_job *job = arg;
-    struct pst_gnn_eval *eval = job->eval;
-    const uint64_t stride = eval->ds->stride_bytes;
-    char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
-    int64_t first, ld_x = (int64_t)(stride / sizeof(pst_real)), in = job->model->config.in;
-    const int64_t n = rows_of_task(job, task, &first);
-    const pst_real *x = (const pst_real *)(const void *)raw;
-    if (atomic_load(&eval->failure.there))
+    int64_t first, ld_x;
+    const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
+    const pst_real *x;
+    if (atomic_load(&job->eval->failure.there))
         return;
-    pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
-    if (rc == PST_OK && eval->dtype != PST_F32) {
-        pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
-        ld_x = pst_gnn_width(in);
-        pst_k_widen(NULL, raw, stride, eval->dtype == PST_BF16, wide, ld_x, n, in);
-        x = wide;
-    }
+    pst_rc rc = pst_gnn_eval_features(job, first, n, worker, &x, &ld_x);
     if (rc == PST_OK)
         rc = job->model->config.aggregate ? first_products(job, x, ld_x, first, n, worker)
                                           : plain_block(job, x, ld_x, first, n, worker);
-    task_ends(eval, rc);
+    pst_gnn_eval_task_ends(job->eval, rc);
 }
 
 static void advise_features(const struct pst_gnn_eval *eval, int64_t first, int64_t rows, int advice)
@@ -207,7 +216,7 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
                   batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
     eval->projected.ld = pst_gnn_width(model->layer[0].wide);
-    begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
+    pst_gnn_eval_begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
         struct pst_gnn_eval_job job = {.eval = eval,
                                        .model = model,
@@ -216,7 +225,7 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
                                        .rows = pst_min_i64(batch, vertices - first)};
         advise_features(eval, first + batch, pst_min_i64(batch, vertices - first - batch),
                         POSIX_FADV_WILLNEED);
-        rc = run_job(&job, feature_task);
+        rc = pst_gnn_eval_run_job(&job, feature_task);
         if (eval->drop)
             advise_features(eval, first, job.rows, POSIX_FADV_DONTNEED);
         if (rc == PST_OK && model->config.aggregate) {
@@ -238,14 +247,14 @@ static void neigh_task(void *arg, int64_t task, int worker)
     const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
     int64_t first;
-    const int64_t n = rows_of_task(job, task, &first);
+    const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
     const pst_real *x;
     if (atomic_load(&eval->failure.there))
         return;
     pst_rc rc = pst_gnn_rows_get(&eval->kept, first, n, pst_gnn_eval_block(eval, worker, 0), &x);
     if (rc == PST_OK)
         rc = make_projected(job, x, eval->kept.ld, first, n, worker);
-    task_ends(eval, rc);
+    pst_gnn_eval_task_ends(eval, rc);
 }
 
 /* A layer's input times W_neigh, for all vertices. */
@@ -255,7 +264,7 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
                   batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
     eval->projected.ld = pst_gnn_width(model->layer[l].wide);
-    begin(eval, "products", l, (uint64_t)vertices, false);
+    pst_gnn_eval_begin(eval, "products", l, (uint64_t)vertices, false);
     for (int64_t first = 0; first < vertices && rc == PST_OK; first += batch) {
         struct pst_gnn_eval_job job = {.eval = eval,
                                        .model = model,
@@ -264,7 +273,7 @@ static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
                                        .first = first,
                                        .rows = pst_min_i64(batch, vertices - first)};
         pst_gnn_rows_expect(&eval->kept, first + batch, pst_min_i64(batch, vertices - first - batch));
-        rc = run_job(&job, neigh_task);
+        rc = pst_gnn_eval_run_job(&job, neigh_task);
         pst_gnn_rows_drop(&eval->projected, first, job.rows);
         if (rc == PST_OK)
             rc = pst_progress_add(eval->options.progress, (uint64_t)job.rows);
@@ -286,7 +295,7 @@ static pst_rc combine(const struct pst_gnn_eval_job *job, pst_real *y, int64_t f
     if (rc == PST_OK)
         rc = job->kind->combine(job, first, n, kept, y, worker);
     if (rc == PST_OK)
-        rc = finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
+        rc = pst_gnn_eval_finish_layer(eval, job->model, job->l, first, n, y, job->ld, kept, eval->kept.ld);
     return rc == PST_OK && !layer->last ? pst_gnn_rows_put(&eval->kept, first, n, y) : rc;
 }
 
@@ -295,7 +304,7 @@ static void sum_task(void *arg, int64_t task, int worker)
     const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
     int64_t first;
-    const int64_t n = rows_of_task(job, task, &first), at = task * PST_GNN_EVAL_BLOCK;
+    const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first), at = task * PST_GNN_EVAL_BLOCK;
     pst_real *y = job->sums + at * job->ld;
     if (atomic_load(&eval->failure.there))
         return;
@@ -308,7 +317,7 @@ static void sum_task(void *arg, int64_t task, int worker)
                       (long long)(first + n - 1));
     if (rc == PST_OK && job->to == eval->ds->vertices)
         rc = combine(job, y, first, n, worker);
-    task_ends(eval, rc);
+    pst_gnn_eval_task_ends(eval, rc);
 }
 
 struct part { /* rows of `projected` to be read */
@@ -323,14 +332,14 @@ static void read_task(void *arg, int64_t task, int worker)
     const pst_real *at;
     int64_t first;
     (void)worker;
-    const int64_t n = rows_of_task(job, task, &first);
+    const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
     if (!atomic_load(&job->eval->failure.there))
-        task_ends(job->eval, pst_gnn_rows_get(&job->eval->projected, first, n,
-                                              part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
+        pst_gnn_eval_task_ends(job->eval,
+                               pst_gnn_rows_get(&job->eval->projected, first, n,
+                                                part->to + task * PST_GNN_EVAL_BLOCK * job->ld, &at));
 }
 
-/* Brings the projected rows of job->from..to into memory, for sums. */
-static pst_rc fetch_part(struct pst_gnn_eval_job *job, pst_real *room)
+pst_rc pst_gnn_eval_fetch_part(struct pst_gnn_eval_job *job, pst_real *room)
 {
     struct pst_gnn_eval *eval = job->eval;
     if (!eval->spilled) {
@@ -341,7 +350,7 @@ static pst_rc fetch_part(struct pst_gnn_eval_job *job, pst_real *room)
     part.job.first = job->from;
     part.job.rows = job->to - job->from;
     job->part = room;
-    const pst_rc rc = run_job(&part.job, read_task);
+    const pst_rc rc = pst_gnn_eval_run_job(&part.job, read_task);
     const int64_t next = job->to < eval->ds->vertices ? job->to : 0; /* read while this one is used */
     pst_gnn_rows_expect(&eval->projected, next, pst_min_i64(part.job.rows, eval->ds->vertices - next));
     return rc;
@@ -354,9 +363,9 @@ static pst_rc sum_range(struct pst_gnn_eval_job *job, int64_t part_rows, pst_rea
     pst_rc rc = PST_OK;
     for (job->from = 0; job->from < vertices && rc == PST_OK; job->from = job->to) {
         job->to = pst_min_i64(vertices, job->from + part_rows);
-        rc = fetch_part(job, room);
+        rc = pst_gnn_eval_fetch_part(job, room);
         if (rc == PST_OK)
-            rc = run_job(job, sum_task);
+            rc = pst_gnn_eval_run_job(job, sum_task);
         const double before = (double)job->from / (double)vertices,
                      after = (double)job->to / (double)vertices;
         const int64_t done = (int64_t)(after * (double)job->rows) - (int64_t)(before * (double)job->rows);
@@ -381,7 +390,7 @@ static pst_rc sum_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *m
     job.sums = eval->spilled ? room + part_rows * ld : room;
     job.state = job.sums + range_rows * ld;
     job.cursor = (int64_t *)(void *)(job.state + range_rows * eval->state_reals);
-    begin(eval, "neighbours", l, (uint64_t)vertices, false);
+    pst_gnn_eval_begin(eval, "neighbours", l, (uint64_t)vertices, false);
     for (job.first = 0; job.first < vertices && rc == PST_OK; job.first += range_rows) {
         job.rows = pst_min_i64(range_rows, vertices - job.first);
         rc = sum_range(&job, part_rows, room);
@@ -395,6 +404,8 @@ static pst_rc sum_layer(struct pst_gnn_eval *eval, const struct pst_gnn_model *m
 pst_rc pst_gnn_eval_layers(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     fold_norms(eval, model);
+    if (model->kind->typed)
+        return pst_gnn_eval_relations(eval, model);
     pst_rc rc = stream_features(eval, model);
     for (int l = 0; model->config.aggregate && l < model->config.layers && rc == PST_OK; l++) {
         if (l > 0)

@@ -7,6 +7,13 @@
  *   gat        mix(x)_v = sum over u and v itself of alpha_vu x_u W, for each head: its own W and alpha
  *              (Velickovic et al., "Graph attention networks", ICLR 2018, equations 1 to 6)
  *
+ *   rgcn       mix(x)_v = x_v W_t(v) + sum over r of mean(x_u over N_r(v)) W_r   (Schlichtkrull et al.,
+ *              "Modeling relational data with graph convolutional networks", ESWC 2018, equation 2, with the
+ *              number of neighbours as c, and without basis decomposition; W_0 is one for each type of
+ *              vertices, because types differ in width)
+ *   rsage      mix(x)_v = sum over r of x_v W_self_r + mean(x_u over N_r(v)) W_r, r: the relations that lead
+ * to v's type, whether or not v has such neighbours
+ *
  * u: the sampled neighbours of v. d: the number of in-neighbours in the whole graph. w_vu = d_v / s_v /
  * sqrt((d_v + 1)(d_u + 1)), where s_v neighbours of v were sampled: the expected sum is that of all d_v
  * neighbours. alpha_v: the softmax of LeakyReLU(a_l . x_v W + a_r . x_u W). Hidden layers of GAT have the
@@ -23,6 +30,8 @@ struct pst_gnn_kind {
     const char *name;   /* in the trainer's parameter `model`, and in checkpoints */
     bool needs_degrees; /* batches must have `degrees` */
     bool elu;           /* activates with ELU, not ReLU */
+    bool typed;         /* tells relations apart: needs config.types, and `typed` of batches */
+    bool each_relation; /* typed: own terms for each relation, not one for each type (types.h) */
     void (*add_weights)(struct pst_gnn_model *model, int l);
     /* Takes what a layer needs besides what all layers need. NULL: nothing. */
     void (*take)(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l);
@@ -48,7 +57,13 @@ void pst_gnn_linear_backward(struct step *s);
 
 const struct pst_gnn_kind *pst_gnn_kind_of(enum pst_gnn_model_kind model);
 
-extern const struct pst_gnn_kind pst_gnn_kind_sage, pst_gnn_kind_gcn, pst_gnn_kind_gat;
+extern const struct pst_gnn_kind pst_gnn_kind_sage, pst_gnn_kind_gcn, pst_gnn_kind_gat, pst_gnn_kind_rgcn,
+    pst_gnn_kind_rsage;
+
+/* layer_relations.c: where the weight of a layer's k-th term begins, (pst_gnn_in_of_term, out); and the
+ * columns of its input: 0 in the first layer if the type of its sources has no features. */
+int64_t pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k);
+int64_t pst_gnn_in_of_term(const struct pst_gnn_model *model, int l, int k);
 
 /* The shape of a layer's heads. */
 static inline struct pst_gat pst_gnn_gat_of(const struct pst_gnn_model *model, int l)

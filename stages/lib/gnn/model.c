@@ -28,6 +28,9 @@ static pst_rc check_config(const struct pst_gnn_config *c)
     if (!c->aggregate && c->model != PST_GNN_GRAPHSAGE)
         return pst_fail(PST_E_ARG,
                         "aggregate is none, which only the model graphsage has: set aggregate to mean");
+    if (pst_gnn_kind_of(c->model)->typed && c->types == NULL)
+        return pst_fail(PST_E_ARG, "the model %s needs the types of a dataset",
+                        pst_gnn_kind_of(c->model)->name);
     if (c->residual && c->layers == 2)
         return pst_fail(PST_E_ARG,
                         "residual is true, but only a model with at least 3 layers has a hidden layer whose "
@@ -55,8 +58,15 @@ static void add_layer(struct pst_gnn_model *model, int l)
 {
     const struct pst_gnn_config *c = &model->config;
     struct pst_gnn_layer *layer = &model->layer[l];
-    *layer = (struct pst_gnn_layer){
-        .self = -1, .neigh = -1, .left = -1, .right = -1, .bias = -1, .gain = -1, .shift = -1, .running = -1};
+    *layer = (struct pst_gnn_layer){.self = -1,
+                                    .neigh = -1,
+                                    .left = -1,
+                                    .right = -1,
+                                    .terms = -1,
+                                    .bias = -1,
+                                    .gain = -1,
+                                    .shift = -1,
+                                    .running = -1};
     layer->last = l == c->layers - 1;
     layer->in = l == 0 ? c->in : pst_gnn_columns(c);
     layer->out = layer->wide = layer->last ? c->classes : pst_gnn_columns(c);
@@ -146,7 +156,7 @@ static void take_layer(const struct pst_gnn_model *model, struct pst_gnn_pass *p
                   src = pass->src[l];
     const bool project = pass->project[l];
     pass->y[l] = pst_gnn_pass_take(pass, dst, out);
-    if (c->aggregate)
+    if (layer->neigh >= 0)
         pass->mixed[l] = project ? pst_gnn_pass_take(pass, src, pst_gnn_width(layer->wide))
                                  : pst_gnn_pass_take(pass, dst, in);
     if (layer->gain >= 0) {
@@ -157,7 +167,7 @@ static void take_layer(const struct pst_gnn_model *model, struct pst_gnn_pass *p
         pass->kept[l] = pst_gnn_pass_take(pass, dst, out);
     if (layer->self >= 0)
         take_parts(&model->grain, pass, layer, l, 0, dst);
-    if (c->aggregate)
+    if (layer->neigh >= 0)
         take_parts(&model->grain, pass, layer, l, 1, project ? src : dst);
     if (model->kind->take)
         model->kind->take(model, pass, l);
@@ -200,6 +210,7 @@ static size_t work_bound(const struct pst_gnn_model *model)
     for (int l = 0; l < model->config.layers; l++) {
         pass.edges[l] = l == 0 ? model->config.edges_max : 1;
         pass.dst[l] = pass.src[l] = model->config.rows_max;
+        pass.term_rows[l] = model->config.rows_max * model->terms.most;
         pass.project[l] = model->layer[l].left >= 0 || model->layer[l].out > model->layer[l].in;
     }
     pst_gnn_pass_layout(model, &pass, true);
@@ -302,6 +313,8 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->twin = config->device ? config->device->twin : pst_twin_cpu();
     model->q = config->device ? config->device->q : NULL;
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
+    if (model->kind->typed)
+        pst_gnn_terms_of(&model->terms, config->types, model->kind->each_relation);
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
     model->work_bytes = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));

@@ -16,11 +16,20 @@
 #include "common/util/dtype.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/gnn/team.h"
+#include "stages/lib/gnn/types/types.h"
 
 #define PST_GNN_LAYERS_MAX PST_HOPS_MAX
 #define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 5)
 
-enum pst_gnn_model_kind { PST_GNN_GRAPHSAGE, PST_GNN_GCN, PST_GNN_GAT, PST_GNN_MODEL_KINDS };
+enum pst_gnn_model_kind {
+    PST_GNN_GRAPHSAGE,
+    PST_GNN_GCN,
+    PST_GNN_GAT,
+    PST_GNN_MODEL_KINDS, /* those that do not tell relations apart */
+    PST_GNN_RGCN = PST_GNN_MODEL_KINDS,
+    PST_GNN_RSAGE,
+    PST_GNN_ALL_KINDS
+};
 enum pst_gnn_optimizer { PST_GNN_ADAM, PST_GNN_ADAMW, PST_GNN_SGD };
 enum pst_gnn_norm { PST_GNN_NORM_NONE, PST_GNN_NORM_LAYER, PST_GNN_NORM_BATCH };
 
@@ -42,9 +51,10 @@ struct pst_gnn_config {
     double clip; /* the largest norm of all gradients together; 0: no limit */
     uint64_t seed;
     int threads;
-    int64_t rows_max;          /* no batch has more input rows: this sizes the activations */
-    int64_t edges_max;         /* no batch has more edges, over all hops; GraphSAGE does not need it */
-    struct pst_device *device; /* has a queue, borrowed; NULL: the CPU's team computes */
+    int64_t rows_max;  /* no batch has more input rows: this sizes the activations */
+    int64_t edges_max; /* no batch has more edges, over all hops; GraphSAGE does not need it */
+    const struct pst_gnn_types *types; /* borrowed; only models of relations need it */
+    struct pst_device *device;         /* has a queue, borrowed; NULL: the CPU's team computes */
 };
 
 /* One parameter tensor: a part of the model's flat arrays. */
@@ -60,6 +70,7 @@ struct pst_gnn_layer {
     int64_t wide; /* in GAT's last layer, out of each head; else out */
     int64_t self, neigh, bias, gain, shift;
     int64_t left, right; /* GAT: a_l, a_r (layer.h) */
+    int64_t terms;       /* models of relations: the weights of all terms, one after the other */
     int64_t running;     /* the running mean; the running variance is `out` further on */
     bool residual, last;
 };
@@ -104,6 +115,7 @@ struct pst_gnn_model {
     const struct pst_twin *twin; /* what computes, with this queue */
     struct pst_queue *q;
     struct pst_gnn_grain grain;
+    struct pst_gnn_terms terms; /* of every layer, if the model tells relations apart */
     struct pst_gnn_layer layer[PST_GNN_LAYERS_MAX];
     struct pst_gnn_parameter parameter[PST_GNN_TENSORS_MAX];
     int parameters;
@@ -135,6 +147,7 @@ struct pst_gnn_batch {
     const pst_real *weights[PST_HOPS_MAX]; /* shares of edges (minibatch.h); NULL: they are equal */
     int64_t edges[PST_HOPS_MAX];           /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
     const void *features;
+    const struct pst_gnn_typed_batch *typed; /* only models of relations need it */
 };
 
 /* correct / counted: accuracy over the rows that have a label; with multilabel, micro-F1 (2 TP out of 2 TP +
@@ -214,6 +227,8 @@ struct pst_gnn_pass {
         size_t alpha, alpha_self; /* of edges, of destinations */
         size_t grad_z, grad_score, grad_self, grad_left, grad_right;
     } gat[PST_GNN_LAYERS_MAX];
+    int64_t term_rows[PST_GNN_LAYERS_MAX];                             /* destinations of all terms */
+    size_t term_grad[PST_GNN_LAYERS_MAX], product[PST_GNN_LAYERS_MAX]; /* layer_relations.c */
     size_t input;                    /* a copy of the features, if they cannot be used in place */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];

@@ -20,6 +20,8 @@ static const double MEAN_COST = 12;
 bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
+    if (layer->neigh < 0)
+        return false; /* a model of relations */
     if (layer->left >= 0)
         return true; /* GAT's coefficients come from the products */
     const double after = (double)edges * in * MEAN_COST + (double)dst * in * out;
@@ -45,10 +47,13 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
         pass->dst[l] = c->aggregate ? batch->mb.n[h] : batch->mb.n[0];
         pass->src[l] = c->aggregate ? batch->mb.n[h + 1] : batch->mb.n[0];
         pass->edges[l] = c->aggregate ? batch->edges[h] : 0;
+        for (int k = 0; k < model->terms.n; k++)
+            pass->term_rows[l] += batch->typed->block[h][k].dsts;
         if (c->aggregate)
             pass->project[l] =
                 pst_gnn_projects_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
     }
+    assert(batch->typed || !model->kind->typed);
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_bytes)
         return pst_fail(PST_E_LIMIT,

@@ -297,7 +297,7 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
     bool known = n == 8;
     for (c->model = PST_GNN_GRAPHSAGE; known && strcmp(pst_gnn_kind_of(c->model)->name, kind) != 0;
          c->model++)
-        known = c->model + 1 < PST_GNN_MODEL_KINDS;
+        known = c->model + 1 < PST_GNN_ALL_KINDS;
     for (c->norm = PST_GNN_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
         known = c->norm < PST_GNN_NORM_BATCH;
     if (known && c->model == PST_GNN_GAT) {

@@ -417,7 +417,7 @@ static const char *subject(const struct pst_disk *d, const struct pst_disk_piece
 {
     const struct pst_request_array *a = pst_io_array_in(d->config.arrays, piece->file);
     const ptrdiff_t id = a - d->config.arrays;
-    if (id == PST_ARRAY_FEATURES)
+    if (id == PST_ARRAY_FEATURES || id > PST_REQUEST_OF_TYPE(d->config.types))
         (void)snprintf(out, 96, "the features of vertex %llu", (unsigned long long)piece->tag);
     else
         (void)snprintf(out, 96, "%s for request %llu", d->config.names[id], (unsigned long long)piece->tag);

@@ -20,6 +20,7 @@ struct pst_disk_config {
     /* by enum pst_array_id, and then those of the run; filled by pst_disk_config_add */
     struct pst_request_array arrays[PST_REQUEST_ARRAYS_MAX];
     const char *names[PST_REQUEST_ARRAYS_MAX];
+    int types;                                  /* of vertices, whose features are PST_REQUEST_OF_TYPE */
     const char *paths[PST_REQUEST_FILES_MAX];   /* of the files of these arrays */
     bool writable_files[PST_REQUEST_FILES_MAX]; /* besides `writable`, which is about all files */
     uint32_t nfiles;

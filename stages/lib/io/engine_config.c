@@ -21,13 +21,12 @@
 /* the share of a command's timeout in which the drives must be able to serve all that is in flight */
 #define TIMEOUT_SHARE 4
 
-static_assert((int)PST_ARRAY_COUNT <= PST_REQUEST_ARRAYS_MAX &&
+static_assert((int)PST_ARRAY_COUNT <= PST_REQUEST_OF_TYPE(PST_ROWS_TYPES_MAX - 1) &&
                   (int)PST_ARRAY_COUNT + PST_DATASET_FEATURE_FILES_MAX - 1 <= PST_REQUEST_FILES_MAX,
               "a request can name every array, and there is room for their files");
 
-void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
-                         uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
-                         uint64_t wanted_bytes)
+static void add_named(struct pst_disk_config *c, unsigned id, const char *name, const char *const *paths,
+                      uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes, uint64_t wanted_bytes)
 {
     assert(n >= 1 && c->nfiles + n <= PST_REQUEST_FILES_MAX && row_bytes > 0);
     if (rows == 0)
@@ -36,9 +35,16 @@ void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const 
         .rows = rows,
         .wanted_bytes = wanted_bytes,
         .rows_in = {.unit = row_bytes, .base = data_at, .first = c->nfiles, .over = n}};
-    c->names[id] = pst_array_id_name(id);
+    c->names[id] = name;
     for (uint32_t k = 0; k < n; k++)
         c->paths[c->nfiles++] = paths[k];
+}
+
+void pst_disk_config_add(struct pst_disk_config *c, enum pst_array_id id, const char *const *paths,
+                         uint32_t n, uint64_t data_at, uint64_t rows, uint64_t row_bytes,
+                         uint64_t wanted_bytes)
+{
+    add_named(c, id, pst_array_id_name(id), paths, n, data_at, rows, row_bytes, wanted_bytes);
 }
 
 pst_rc pst_disk_config_add_run(struct pst_disk_config *c, const char *name, const char *path,
@@ -92,6 +98,19 @@ static void add_features(struct pst_disk_config *c, const struct pst_dataset *ds
                         (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype));
 }
 
+/* The features of each type, as far as requests can name them. */
+static void add_types(struct pst_disk_config *c, const struct pst_dataset *ds)
+{
+    c->types = ds->vertex_types < PST_ROWS_TYPES_MAX ? ds->vertex_types : PST_ROWS_TYPES_MAX;
+    for (int k = 0; k < c->types; k++) {
+        const struct pst_vertex_type *t = &ds->vertex_type[k];
+        if (t->feature_dim > 0)
+            add_named(c, (unsigned)PST_REQUEST_OF_TYPE(k), t->name, (const char *const[]){t->features.path},
+                      1, t->features.data_at, (uint64_t)t->vertices, t->stride_bytes,
+                      (uint64_t)t->feature_dim * pst_dtype_bytes(t->features.dtype));
+    }
+}
+
 void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset *ds)
 {
     if (pst_io_drives_stored(c->backend, &c->nvme) && c->nvme.ssds == 1)
@@ -99,6 +118,7 @@ void pst_disk_config_add_all(struct pst_disk_config *c, const struct pst_dataset
     /* features first: then they are in namespace 1 of emulated drives, as on real drives */
     if (ds->features.path[0] != '\0')
         add_features(c, ds);
+    add_types(c, ds);
     for (unsigned id = 0; id < PST_ARRAY_COUNT; id++) {
         const struct pst_array *a =
             pst_manifest_dataset_array((struct pst_dataset *)ds, (enum pst_array_id)id);

@@ -102,7 +102,8 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
                                          .indptr = indptr,
                                          .out = x->ids,
                                          .capacity = edge_capacity,
-                                         .weight = weights};
+                                         .weight = weights,
+                                         .relation = x->relation};
     rc = x->cut != NULL ? pst_cut_draw(x->cut, &hop)
                         : x->algorithm->algorithm->draw(x->algorithm->state, &hop);
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */

@@ -19,6 +19,7 @@ struct pst_expander {
     struct pst_dedup *table;
     void *table_memory;
     int64_t *ids;             /* edges_max drawn ids, before they are relabelled */
+    int32_t *relation;        /* if not NULL: gets the relations of the next hop's edges */
     struct pst_cut *cut;      /* not NULL: takes neighbours from a batch that was sampled whole */
     double sample_s, dedup_s; /* time spent so far, in seconds */
 };

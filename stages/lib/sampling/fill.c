@@ -9,6 +9,7 @@
 #include "common/slots/request.h"
 #include "common/store/array_id.h"
 #include "common/stage.h"
+#include "common/store/dataset/rows.h"
 
 pst_rc pst_filler_init(struct pst_filler *f, const struct pst_csc *graph,
                        const struct pst_sampling_opened *algorithm)
@@ -60,17 +61,31 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
     return mb;
 }
 
-void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
-                       int64_t n, uint64_t asked)
+/* Of joined types (common/store/dataset/rows.h): an array of the vertex's type. What is not read of the row
+ * becomes zero. False: nothing is read. */
+static bool request_of_type(const struct pst_filler *f, char *row, struct pst_request *r)
+{
+    const int type = pst_rows_type_of(f->types, (int64_t)r->row);
+    const struct pst_vertex_type *t = &f->types->vertex_type[type];
+    const uint64_t own = t->feature_dim > 0 ? t->stride_bytes : 0;
+    memset(row + own, 0, f->layout.stride_bytes - own);
+    r->array = (uint16_t)PST_REQUEST_OF_TYPE(type);
+    r->row -= (uint64_t)t->first;
+    return own > 0;
+}
+
+int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
+                          int64_t n, uint64_t asked)
 {
     const struct pst_minibatch_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
     struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
     int32_t *missing = (int32_t *)(void *)(slot + l->missing_at) + asked;
+    int64_t wrote = 0;
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = positions != NULL ? positions[i] : i;
-        missing[i] = (int32_t)(from + at);
-        table[i] = (struct pst_request){
+        missing[wrote] = (int32_t)(from + at);
+        table[wrote] = (struct pst_request){
             .op = PST_REQUEST_READ,
             .array = PST_ARRAY_FEATURES,
             .rows = 1,
@@ -78,7 +93,9 @@ void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, con
             .offset = l->features_at + (uint64_t)(from + at) * l->stride_bytes,
             .tag = (uint64_t)ids[at],
         };
+        wrote += f->types == NULL || request_of_type(f, slot + table[wrote].offset, &table[wrote]);
     }
+    return wrote;
 }
 
 static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
@@ -91,6 +108,9 @@ static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
         d = XXH3_64bits_withSeed(slot + mb->indices_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t), d);
         if (mb->weights_at[h] != 0)
             d = XXH3_64bits_withSeed(slot + mb->weights_at[h], (size_t)indptr[mb->n[h]] * sizeof(float), d);
+        if (mb->relations_at[h] != 0)
+            d = XXH3_64bits_withSeed(slot + mb->relations_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t),
+                                     d);
     }
     return d;
 }
@@ -151,7 +171,8 @@ static void split_rows(struct pst_fill_work *w, int hop)
         w->rows[w->nrows++] = (struct pst_fill_hop_rows){hop, from, hits};
         w->hits += hits;
     }
-    pst_fill_requests(f, w->slot, from, f->cache != NULL ? f->miss_pos : NULL, misses, w->result->requests);
+    misses = pst_fill_requests(f, w->slot, from, f->cache != NULL ? f->miss_pos : NULL, misses,
+                               w->result->requests);
     w->result->lookups += (uint64_t)n;
     w->result->hits += (uint64_t)hits;
     w->result->requests += (uint64_t)misses;
@@ -219,6 +240,7 @@ static pst_rc fill_hop(struct pst_fill_work *w, int hop)
     const struct pst_sample_key key = pst_fill_key(w->job, hop);
     float *weights = l->size.weights ? (float *)(void *)(w->slot + l->weights_at[hop]) : NULL;
     struct pst_fill_span *span = &w->result->sample[hop + 1];
+    w->x->relation = l->size.relations ? (int32_t *)(void *)(w->slot + l->relations_at[hop]) : NULL;
     span->begin_s = pst_now();
     const pst_rc rc =
         pst_expand_hop(w->x, &key, (int)w->f->fanout[hop], (int64_t *)(void *)(w->slot + l->vertices_at),

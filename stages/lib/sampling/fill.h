@@ -19,10 +19,11 @@ struct pst_filler {
     const int32_t *labels; /* of every vertex; NULL: there are none */
     int64_t feature_dim;
     uint32_t feature_dtype;
-    uint64_t row_bytes;            /* data bytes of a feature row */
-    const struct pst_cache *cache; /* NULL: there is none */
-    const char *cache_rows;        /* layout.stride_bytes each */
-    int64_t cache_gpu_rows;        /* the first so many are the GPU tier's */
+    const struct pst_dataset *types; /* the dataset, if its vertices have types; else NULL */
+    uint64_t row_bytes;              /* data bytes of a feature row */
+    const struct pst_cache *cache;   /* NULL: there is none */
+    const char *cache_rows;          /* layout.stride_bytes each */
+    int64_t cache_gpu_rows;          /* the first so many are the GPU tier's */
     /* What is read from the CPU tier passes it first. NULL: there is no bus. */
     void (*pass_bus)(struct pst_stage *stage, uint64_t bytes);
     struct pst_stage *stage; /* for pass_bus */
@@ -125,9 +126,9 @@ void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, 
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
                      struct pst_minibatch *mb, uint64_t requests);
 /* Writes requests for the rows of vertices from + positions[0..n), behind `before` earlier requests.
- * positions NULL: from + 0..n. */
-void pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
-                       int64_t n, uint64_t before);
+ * positions NULL: from + 0..n. Returns how many it wrote: types without features need none. */
+int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
+                          int64_t n, uint64_t before);
 
 /* Computes the size of the slot that the job needs. The job of a piece must be the last that was filled, if
  * the algorithm is PST_SAMPLING_WHOLE. It uses only the expander's graph and algorithm, layout.size.hops and

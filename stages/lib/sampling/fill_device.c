@@ -115,7 +115,7 @@ static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *j
     memcpy(mb.n, found->n, sizeof mb.n);
     for (int h = 0; h < found->hops; h++)
         *(int32_t *)(void *)(slot + mb.indptr_at[h]) = 0;
-    pst_fill_requests(f, slot, 0, d->cache ? d->miss_pos : NULL, misses, 0);
+    misses = pst_fill_requests(f, slot, 0, d->cache ? d->miss_pos : NULL, misses, 0);
     pst_fill_finish(f, job, slot, &mb, (uint64_t)misses);
     result->requests = (uint64_t)misses;
     result->bytes_used = mb.bytes_used;

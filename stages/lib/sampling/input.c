@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/dataset/rows.h"
 #include "stages/lib/topology/topology.h"
 
 static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *from)
@@ -50,6 +51,8 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
     in->key.hops = (int)params->fanout.count;
     memcpy(in->key.fanout, params->fanout.value, params->fanout.count * sizeof *in->key.fanout);
     pst_rc rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
+    if (rc == PST_OK)
+        rc = pst_rows_join_types(&in->ds);
     if (rc == PST_OK)
         rc = pst_dataset_choose_split(&in->ds, params->split, &part);
     if (rc == PST_OK)

@@ -28,7 +28,7 @@ struct pst_sampling_input_params {
 };
 
 /* The parts of the dataset that every sampling stage needs. */
-#define PST_SAMPLING_DATASET "split:split"
+#define PST_SAMPLING_DATASET "types,split:split"
 
 /* Parameters of every sampling stage. Their values are stored in a member of the stage's state of type struct
  * pst_sampling_input_params. The values of a sampler must be equal to those of the planner that its input
@@ -82,9 +82,10 @@ struct pst_sampling_input_params {
      .into = PST_INTO(state_, member_.algorithm),                                                            \
      .def = "\"uniform\"",                                                                                   \
      .equals = "plan.algorithm",                                                                             \
-     .help = "the sampling algorithm: uniform, labor, ladies, weighted, or the path of a shared object, "    \
-             "for example "                                                                                  \
-             "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                        \
+     .help =                                                                                                 \
+         "the sampling algorithm: uniform, labor, ladies, weighted, typed, or the path of a shared object, " \
+         "for example "                                                                                      \
+         "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                            \
      .fixed = true},                                                                                         \
         {.name = "options",                                                                                  \
          .type = PST_PARAM_STRING,                                                                           \

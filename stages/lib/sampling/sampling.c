@@ -61,10 +61,12 @@ static void size_slots(struct pst_sampling *s)
     s->base = s->planned ? s->plan.max : bound;
     s->base.n[0] = bound.n[0];
     s->base.weights = bound.weights;
+    s->base.relations = bound.relations;
     pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
     pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
     f->labels = ds->labels.map;
+    f->types = ds->vertex_types > 0 ? ds : NULL;
     f->feature_dim = s->bare ? 0 : ds->feature_dim;
     f->feature_dtype = (uint32_t)ds->features.dtype;
     f->row_bytes = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
@@ -157,7 +159,12 @@ static pst_rc open_on_device(struct pst_sampling *s)
 {
     struct pst_csc graph;
     s->filler.expander = (struct pst_expander){.graph = &s->in.graph, .algorithm = &s->in.algorithm};
-    pst_rc rc = pst_expand_device_queue_for(&s->device, &s->filler.layout.size);
+    pst_rc rc = s->filler.types == NULL
+                    ? pst_expand_device_queue_for(&s->device, &s->filler.layout.size)
+                    : pst_fail(PST_E_UNSUPPORTED,
+                               "%s has vertices of several types, which a sampler on %s cannot sample: place "
+                               "the sampler on a CPU",
+                               s->in.ds.dir, s->device.name);
     if (rc == PST_OK)
         rc = pst_topology_on_device(&s->device, &s->in.graph, s->params->input.gpu_topology_bytes, &graph,
                                     &s->topology_in_place);

@@ -71,7 +71,7 @@ def words_and_places():
     assert {"ogb", "snap", "triples"} <= set(complete("import", "")) and set(complete("import", "og")) == {"ogb"}
     assert set(complete("import", "csv", "a", "b", "--ids", "")) == {"keep", "compact", "strings"}
     assert set(complete("import", "csv", "a", "b", "--ids=s")) == {"--ids=strings"}
-    assert set(complete("gen", "")) == {"community", "rmat"} and "--scale" in complete("gen", "rmat", "x", "--")
+    assert set(complete("gen", "")) == {"community", "rmat", "typed"} and "--scale" in complete("gen", "rmat", "x", "--")
     assert {"disk", "trainer", ":files"} <= set(complete("stages", "")) and set(complete("run", "")) == {":files"}
     assert set(complete("run", "--run-dir", "")) == {":directories"} and set(complete("run", "--report", "")) == {":files"}
     assert set(complete("run", "x.json", "--group", "")) == {"all"} and set(complete("run", "x.json", "--device", "a")) == {"auto"}

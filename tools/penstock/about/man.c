@@ -103,7 +103,7 @@ static void put_body(FILE *out, const char *text)
 }
 
 /* Kinds have a help of their own: penstock gen rmat --help. */
-static const char *const kinds[][2] = {{"gen", "community"}, {"gen", "rmat"}};
+static const char *const kinds[][2] = {{"gen", "community"}, {"gen", "rmat"}, {"gen", "typed"}};
 
 static void put_command(FILE *out, const struct command *command)
 {

@@ -136,6 +136,13 @@ static pst_rc parse(int argc, char **argv, const struct kind *k, struct common *
 
 static void say_done(const struct pst_build *b)
 {
+    const struct pst_manifest *m = &b->manifest;
+    if (m->vertex_types > 0) {
+        (void)printf("%s: %" PRId64 " vertices of %d types, %" PRId64 " edges of %d relations, %" PRId64
+                     " classes\n",
+                     b->dir, m->vertices, m->vertex_types, m->edges, m->edge_types, m->classes);
+        return;
+    }
     (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, %" PRId64 " features in rows of %" PRIu64
                  " bytes, %" PRId64 " classes\n",
                  b->dir, b->manifest.vertices, b->manifest.edges, b->manifest.feature_dim,
@@ -330,6 +337,75 @@ static pst_rc rmat(int argc, char **argv)
     return generate(argc, argv, &kind, &c, &s);
 }
 
+/* ---- typed ---- */
+
+enum { OPT_AUTHOR_FEATURES = OPT_VAL + 1 }; /* the others are those of community */
+
+static const struct option typed_options[] = {
+    COMMON_OPTIONS,
+    {"author-features", required_argument, NULL, OPT_AUTHOR_FEATURES},
+    {"degree", required_argument, NULL, OPT_DEGREE},
+    {"homophily", required_argument, NULL, OPT_HOMOPHILY},
+    {"noise", required_argument, NULL, OPT_NOISE},
+    {"train", required_argument, NULL, OPT_TRAIN},
+    {"val", required_argument, NULL, OPT_VAL},
+    {NULL, 0, NULL, 0}};
+
+static pst_rc typed_option(int opt, void *ctx)
+{
+    struct pst_gen_typed_spec *s = ctx;
+    switch (opt) {
+    case OPT_AUTHOR_FEATURES:
+        return option_int("--author-features", optarg, 1, PST_GEN_DIM_MAX, &s->author_dim);
+    case OPT_DEGREE: return option_real("--degree", optarg, &s->degree);
+    case OPT_HOMOPHILY: return option_real("--homophily", optarg, &s->homophily);
+    case OPT_NOISE: return option_real("--noise", optarg, &s->noise);
+    case OPT_TRAIN: return option_real("--train", optarg, &s->train);
+    default: return option_real("--val", optarg, &s->val);
+    }
+}
+
+static void typed_help(void)
+{
+    struct pst_gen_typed_spec s;
+    pst_gen_typed_defaults(&s);
+    (void)printf(
+        "usage: penstock gen typed DIR [OPTION]...\n"
+        "Generates a graph of papers, authors and venues, for models that tell relations apart. A paper's\n"
+        "label is its community. The relations writes and extends come from vertices of the same community,\n"
+        "reviews and disputes from those of another one, which is random for each paper. Papers and authors\n"
+        "have features: the direction of their community plus noise. Defaults are in parentheses.\n"
+        "  --vertices N           number of papers; there are half as many authors (%" PRId64 ")\n"
+        "  --classes N            number of communities, all of one size (%" PRId64 ")\n"
+        "  --features N           number of float32 features of a paper (%" PRId64 ")\n"
+        "  --author-features N    number of float32 features of an author (%" PRId64 ")\n"
+        "  --degree X             edges of a paper in each of the four relations (%g)\n"
+        "  --homophily X          fraction of these edges that come from the relation's community (%g)\n"
+        "  --noise X              standard deviation of each feature; a class direction has length 1 (%g)\n"
+        "  --train X --val X      fractions of the papers; the rest is the test split (%g, %g)\n"
+        "  --seed N               the same seed and options give the same bytes (%" PRIu64 ")\n%s",
+        s.vertices, s.classes, s.feature_dim, s.author_dim, s.degree, s.homophily, s.noise, s.train, s.val,
+        s.seed, common_help);
+}
+
+static pst_rc fill_typed(const void *spec, struct pst_build *b, struct pst_progress *progress)
+{
+    return b->stripes > 1
+               ? pst_fail(PST_E_ARG,
+                          "--stripes: a dataset with several types of vertices cannot have stripes: "
+                          "leave the option out")
+               : pst_gen_typed(spec, b, progress);
+}
+
+static pst_rc typed(int argc, char **argv)
+{
+    static const struct kind kind = {typed_options, typed_option, typed_help, fill_typed};
+    struct pst_gen_typed_spec s;
+    pst_gen_typed_defaults(&s);
+    struct common c = COMMON_OF(s);
+    return generate(argc, argv, &kind, &c, &s);
+}
+
 int cmd_gen(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "";
@@ -337,14 +413,17 @@ int cmd_gen(int argc, char **argv)
         return command_result("gen community", community(argc - 1, argv + 1));
     if (strcmp(kind, "rmat") == 0)
         return command_result("gen rmat", rmat(argc - 1, argv + 1));
-    static const char *const kinds[] = {"community", "rmat"};
+    if (strcmp(kind, "typed") == 0)
+        return command_result("gen typed", typed(argc - 1, argv + 1));
+    static const char *const kinds[] = {"community", "rmat", "typed"};
     bool help = strcmp(kind, "--help") == 0;
     if (!help && kind[0] != '\0')
         command_unknown("penstock gen", "generator", kind, kinds, sizeof kinds / sizeof *kinds);
-    (void)fprintf(help ? stdout : stderr, "usage: penstock gen community|rmat DIR [OPTION]...\n"
+    (void)fprintf(help ? stdout : stderr, "usage: penstock gen community|rmat|typed DIR [OPTION]...\n"
                                           "Generates a dataset in the directory DIR.\n"
                                           "  community   a power-law graph with communities, for training\n"
                                           "  rmat        an R-MAT graph of any size, for measurements\n"
+                                          "  typed       papers, authors and venues, with several relations\n"
                                           "`penstock gen KIND --help` lists the options of each.\n");
     return help ? 0 : 2;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/store/dataset/rows.h"
 #include "common/run/report.h"
 #include "common/util/memory.h"
 #include "stages/lib/gnn/eval.h"
@@ -57,6 +58,7 @@ struct args {
 struct inference {
     const struct args *args;
     struct pst_dataset ds;
+    struct pst_gnn_types types; /* for models of relations */
     struct pst_gnn_config config;
     struct pst_gnn_model model;
     struct pst_gnn_eval eval;
@@ -152,9 +154,6 @@ static pst_rc dataset_of_run(const char *run, char dir[PST_PATH_MAX], char split
 static pst_rc check_fit(const struct inference *in)
 {
     const struct pst_dataset *ds = &in->ds;
-    if (ds->vertex_types > 0)
-        return pst_fail(PST_E_ARG, "%s has %d vertex types, but the model of %s was trained on one", ds->dir,
-                        ds->vertex_types, in->checkpoint);
     if (ds->feature_dim != in->config.in)
         return pst_fail(PST_E_ARG,
                         "%s has %" PRId64 " features per vertex, but the model of %s needs %" PRId64, ds->dir,
@@ -189,6 +188,9 @@ static pst_rc open_dataset(struct inference *in)
     if (rc != PST_OK)
         return rc;
     in->ds_open = true;
+    rc = pst_rows_join_types(&in->ds);
+    if (rc != PST_OK)
+        return rc;
     if (split[0] != '\0' && (in->args->split != NULL || in->ds.splits > 0))
         rc = pst_dataset_choose_split(&in->ds, split, NULL);
     return rc == PST_OK ? check_fit(in) : rc;
@@ -199,7 +201,10 @@ static pst_rc open_model(struct inference *in)
     struct pst_gnn_training unused;
     struct pst_gnn_identity id;
     in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_gnn_team_cores();
-    pst_rc rc = pst_gnn_model_init(&in->model, &in->config);
+    in->config.types = &in->types;
+    pst_rc rc = in->config.model >= PST_GNN_MODEL_KINDS ? pst_gnn_types_of(&in->types, &in->ds) : PST_OK;
+    if (rc == PST_OK)
+        rc = pst_gnn_model_init(&in->model, &in->config);
     if (rc != PST_OK)
         return rc;
     in->model_open = true;

@@ -236,6 +236,8 @@ static pst_rc note_files(struct pst_run_options *opt, const struct pst_dataset *
         rc = pst_run_note_file(opt, paths[i]);
     for (int k = 0; k < pst_feature_files(ds) && rc == PST_OK; k++)
         rc = pst_run_note_file(opt, pst_feature_file(ds, k)->path);
+    for (int k = 0; k < ds->vertex_types && rc == PST_OK; k++)
+        rc = pst_run_note_file(opt, ds->vertex_type[k].features.path);
     return rc;
 }
 

@@ -51,6 +51,14 @@ static void check_split(struct check *c, const char *param, bool seeds)
                        split, c->ds->dir, ids->shape[0], c->stage->replicas);
 }
 
+static bool has_features(const struct pst_dataset *ds)
+{
+    bool has = ds->feature_dim > 0;
+    for (int k = 0; k < ds->vertex_types; k++)
+        has |= ds->vertex_type[k].feature_dim > 0;
+    return has;
+}
+
 static void check_word(struct check *c, const char *word)
 {
     static const char split[] = "split:", evaluated[] = "evaluated:";
@@ -61,7 +69,7 @@ static void check_word(struct check *c, const char *word)
         check_split(c, word + strlen(split), true);
     else if (strncmp(word, evaluated, strlen(evaluated)) == 0)
         check_split(c, word + strlen(evaluated), false);
-    else if (strcmp(word, "features") == 0 && (ds->feature_dim < 1 || !pst_feature_files(ds)))
+    else if (strcmp(word, "features") == 0 && !has_features(ds))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
                        c->stage->caps.desc->name, ds->dir);
@@ -72,20 +80,31 @@ static void check_word(struct check *c, const char *word)
                        c->stage->caps.desc->name, ds->dir, ds->labels.path[0] ? ds->classes : 0);
 }
 
-/* No stage uses types of vertices yet. */
-static void check_types(const struct check *c)
+static bool uses_types(const char *dataset)
+{
+    char word[PST_NAME_MAX];
+    for (const char *at = dataset; (at = pst_desc_list_next(at, ',', word));)
+        if (strcmp(word, "types") == 0)
+            return true;
+    return false;
+}
+
+/* Every stage that needs a part of a dataset with types must know types. */
+static void check_types(struct check *c)
 {
     const struct pst_dataset *ds = c->ds;
-    char list[800] = "";
-    size_t n = 0;
-    for (int k = 0; k < ds->vertex_types && n < sizeof list; k++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s %s (%" PRId64 " features)", k > 0 ? "," : "",
-                              ds->vertex_type[k].name, ds->vertex_type[k].feature_dim);
-    if (ds->vertex_types > 0)
-        pst_diag_add(c->diag, NULL, 0, NULL,
-                     "dataset %s has %d vertex types and %d edge types, and no stage can use types yet; "
-                     "import one type by itself (penstock import FORMAT SRC DIR --types NAME):%s",
-                     ds->dir, ds->vertex_types, ds->edge_types, list);
+    for (int s = 0; s < c->pl->nstages && ds->vertex_types > 0; s++) {
+        const struct pst_pipeline_stage_spec *stage = &c->pl->stages[s];
+        const char *needs = stage->caps.desc->dataset;
+        char path[PST_JSON_PATH_MAX];
+        (void)snprintf(path, sizeof path, "stages.%s", stage->name);
+        if (needs != NULL && needs[0] != '\0' && !uses_types(needs))
+            pst_json_error(
+                &c->pl->doc, c->diag, path,
+                "dataset %s has %d types of vertices, and a stage %s cannot use types: leave the stage "
+                "out, or import one type by itself (penstock import FORMAT SRC DIR --types NAME)",
+                ds->dir, ds->vertex_types, stage->caps.desc->name);
+    }
 }
 
 bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds)

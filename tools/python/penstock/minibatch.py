@@ -1,8 +1,8 @@
 """A minibatch in a slot (common/slots/README.md): NumPy views, PyTorch tensors, and the forms of PyG and DGL."""
 import struct
 
-HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q")
-MAGIC = 0x3462696E696D7470  # "ptminib4"
+HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8Q")
+MAGIC = 0x3562696E696D7470  # "ptminib5"
 HOPS_MAX = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -35,6 +35,7 @@ class Minibatch:
         self.last_micro, self.feature_dtype = bool(last_micro), DTYPES[dtype]
         self.n = f[18:19 + self.hops]
         self._slot, self._at, self._indptr_at, self._indices_at, self._weights_at = slot, f[27:30], f[32:40], f[40:48], f[48:56]
+        self._relations_at = f[56:64]
         if min(self.n) < 0 or list(self.n) != sorted(self.n):
             raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected numbers that do not decrease")
         self.fence = None  # what to wait for before the slot is given back
@@ -76,6 +77,11 @@ class Minibatch:
     def weights(self):
         """Of each hop: float32, the share of each edge in the mean over its destination's sample; None: all are equal."""
         return [self._array(at, "<f4", (int(indptr[-1]),)) if at else None for at, indptr in zip(self._weights_at, self.indptr)]
+
+    @property
+    def relations(self):
+        """Of each hop: int32, the relation of each edge; None: the sampler does not tell relations apart."""
+        return [self._array(at, "<i4", (int(indptr[-1]),)) if at else None for at, indptr in zip(self._relations_at, self.indptr)]
 
     @property
     def empty(self):

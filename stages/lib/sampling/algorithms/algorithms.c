@@ -194,8 +194,9 @@ void pst_sampling_size_bound(struct pst_minibatch_size *size, const struct pst_s
     const struct pst_sampling_algorithm *a = opened->algorithm;
     const int64_t everyone = pst_max_i64(1, pst_min_i64(graph->vertices, PST_MINIBATCH_COUNT_MAX));
     assert(hops >= 1 && hops <= PST_HOPS_MAX && batch >= 1);
-    *size =
-        (struct pst_minibatch_size){.hops = hops, .weights = pst_sampling_has(opened, PST_SAMPLING_WEIGHS)};
+    *size = (struct pst_minibatch_size){.hops = hops,
+                                        .weights = pst_sampling_has(opened, PST_SAMPLING_WEIGHS),
+                                        .relations = pst_sampling_has(opened, PST_SAMPLING_TYPED)};
     size->n[0] = pst_min_i64(batch, everyone);
     for (int h = 0; h < hops; h++) {
         const struct pst_sampling_bound b = a->bound != NULL

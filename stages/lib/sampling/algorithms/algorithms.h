@@ -16,9 +16,9 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed)
 
-#define PST_SAMPLING_ABI 3 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 4 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
@@ -40,6 +40,7 @@ enum pst_sampling_traits {
     /* A vertex's neighbours depend on all destinations of the hop. A batch that is too large for its slot is
      * sampled whole, and then cut (cut.h). So equal (key, destinations) must give equal neighbours. */
     PST_SAMPLING_WHOLE = 2,
+    PST_SAMPLING_TYPED = 4, /* its edges have relations; it runs on CPUs, and is not PST_SAMPLING_WHOLE */
 };
 
 /* One hop, drawn on the CPU. The algorithm writes indptr[0..n] and the ids of the drawn in-neighbours: those
@@ -56,6 +57,8 @@ struct pst_sampling_hop {
     /* PST_SAMPLING_WEIGHS: gets the weight of each drawn edge, which is at least 0, on any scale: the caller
      * divides the weights of a destination by their sum. Else NULL. */
     float *weight;
+    /* PST_SAMPLING_TYPED: gets the relation of each drawn edge. NULL: the caller does not need them. */
+    int32_t *relation;
 };
 
 /* The same hop without the graph, whose lists are read from drives afterwards. The algorithm writes

@@ -1,0 +1,183 @@
+/* layer_relations.c: layers of R-GCN and R-SAGE (layer.h): sums of terms (types.h). Each term takes the mean
+ * of rows, multiplies it by the term's weight, and adds the product to its destinations. With an indptr of 0,
+ * 1, 2, ..., the kernels of the mean copy rows from positions (mean), and add rows to positions (mean_grad).
+ */
+#include "stages/lib/gnn/layer.h"
+
+/* The columns of a term's input. */
+static int64_t in_of(const struct pst_gnn_model *model, int l, int k)
+{
+    return l == 0 ? model->config.types->dim[model->terms.term[k].source] : model->layer[l].in;
+}
+
+static void add_weights(struct pst_gnn_model *model, int l)
+{
+    struct pst_gnn_layer *layer = &model->layer[l];
+    int64_t rows = 0;
+    for (int k = 0; k < model->terms.n; k++)
+        rows += in_of(model, l, k);
+    layer->terms = pst_gnn_model_add(model, l, "weight_terms", rows, layer->out);
+}
+
+int64_t pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k)
+{
+    int64_t at = model->layer[l].terms;
+    for (int before = 0; before < k; before++)
+        at += in_of(model, l, before) * model->layer[l].out;
+    return at;
+}
+
+int64_t pst_gnn_in_of_term(const struct pst_gnn_model *model, int l, int k)
+{
+    return in_of(model, l, k);
+}
+
+static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
+{
+    const struct pst_gnn_layer *layer = &model->layer[l];
+    pass->mixed[l] = pst_gnn_pass_take(pass, pass->term_rows[l], pst_gnn_width(layer->in));
+    pass->term_grad[l] = pst_gnn_pass_take(pass, pass->term_rows[l], pst_gnn_width(layer->out));
+    pass->product[l] = pst_gnn_pass_take(pass, pass->dst[l], pst_gnn_width(layer->out));
+}
+
+/* A term, as the tasks of a layer see it. */
+struct term {
+    const struct pst_gnn_term_block *block;
+    int64_t in, weight;
+    pst_real *mixed, *grad; /* rows of the block: means (then their gradients); gradients of the products */
+};
+
+static struct term term_at(const struct step *s, int k)
+{
+    const struct pst_gnn_model *m = s->model;
+    const struct pst_gnn_layer *layer = &m->layer[s->l];
+    const struct pst_gnn_term_block *blocks = s->batch->typed->block[block_of(m, s->l)];
+    int64_t before = 0;
+    for (int i = 0; i < k; i++)
+        before += blocks[i].dsts;
+    return (struct term){
+        .block = &blocks[k],
+        .in = in_of(m, s->l, k),
+        .weight = pst_gnn_weight_of_term(m, s->l, k),
+        .mixed = real_at(m, s->pass->mixed[s->l]) + before * pst_gnn_width(layer->in),
+        .grad = real_at(m, s->pass->term_grad[s->l]) + before * pst_gnn_width(layer->out),
+    };
+}
+
+/* The first entry of a block's destinations that is at least `row`. */
+static int64_t entry_of(const struct pst_gnn_term_block *block, int64_t row)
+{
+    int64_t from = 0, to = block->dsts;
+    while (from < to) {
+        const int64_t middle = from + (to - from) / 2;
+        if (block->dst[middle] < row)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------ */
+
+static void forward(const struct step *s, int64_t at, int64_t n, int worker)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const struct view x = s->x[s->l];
+    const int32_t *identity = s->batch->typed->identity;
+    const int64_t ld = pst_gnn_width(layer->out), ld_in = pst_gnn_width(layer->in);
+    pst_real *y = real_at(s->model, s->pass->y[s->l]),
+             *product = real_at(s->model, s->pass->product[s->l]) + at * ld;
+    clear(s, y + at * ld, n * ld);
+    for (int k = 0; k < s->model->terms.n; k++) {
+        const struct term t = term_at(s, k);
+        const int64_t first = entry_of(t.block, at), rows = entry_of(t.block, at + n) - first;
+        pst_real *mixed = t.mixed + first * ld_in;
+        if (rows == 0 || t.in == 0)
+            continue;
+        TIMED(s, worker, PST_GNN_WORK_MEANS,
+              s->twin->mean(s->q, t.block->indptr + first, t.block->indices, rows, x.at, x.ld, mixed, ld_in,
+                            t.in));
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, false, false, rows, layer->out, t.in, 1, mixed, ld_in,
+                            s->model->on.weight + t.weight, layer->out, 0, product, ld, 1));
+        TIMED(s, worker, PST_GNN_WORK_MEANS,
+              s->twin->mean_grad_n(s->q, identity, t.block->dst + first, rows, rows, s->pass->dst[s->l],
+                                   product, ld, y, ld, layer->out));
+    }
+}
+
+/* ---- backward ----------------------------------------------------------------------------------- */
+
+/* The gradients of a term's products, weight and means. */
+static void term_task(void *arg, int64_t k, int worker)
+{
+    const struct step *s = arg;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t out = layer->out, ld = pst_gnn_width(out), ld_in = pst_gnn_width(layer->in);
+    const struct term t = term_at(s, (int)k);
+    const uint64_t row = (uint64_t)ld * sizeof(pst_real);
+    if (t.block->dsts == 0 || t.in == 0)
+        return;
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          s->twin->gather(s->q, s->grad, row, t.block->dst, t.grad, row, NULL, t.block->dsts,
+                          (uint64_t)out * sizeof(pst_real)));
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+          s->twin->gemm(s->q, true, false, t.in, out, t.block->dsts, 1, t.mixed, ld_in, t.grad, ld, 1,
+                        s->model->on.grad + t.weight, out, 1));
+    if (s->l > 0)
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, false, true, t.block->dsts, t.in, out, 1, t.grad, ld,
+                            s->model->on.weight + t.weight, out, 0, t.mixed, ld_in, 1));
+}
+
+static void clear_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
+    (void)worker;
+    clear(s, s->grad_x + at * ld, n * ld);
+}
+
+/* Adds some columns of the gradients of all means to that of the input, term by term. */
+static void scatter_task(void *arg, int64_t group, int worker)
+{
+    const struct step *s = arg;
+    const int64_t in = s->model->layer[s->l].in, ld = pst_gnn_width(in), at = group * s->model->grain.columns,
+                  columns = pst_min_i64(s->model->grain.columns, in - at);
+    for (int k = 0; k < s->model->terms.n; k++) {
+        const struct term t = term_at(s, k);
+        if (t.block->dsts > 0)
+            TIMED(s, worker, PST_GNN_WORK_MEANS,
+                  s->twin->mean_grad_n(s->q, t.block->indptr, t.block->indices, t.block->dsts, t.block->edges,
+                                       s->pass->src[s->l], t.mixed + at, ld, s->grad_x + at, ld, columns));
+    }
+}
+
+static void enter_below_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
+    pst_gnn_enter_below(s, block, at, n, worker);
+}
+
+static void backward(struct step *s)
+{
+    const int64_t blocks = blocks_of(s->model, s->pass->src[s->l]), columns = s->model->grain.columns;
+    run_tasks(s, term_task, s->model->terms.n);
+    if (s->l == 0)
+        return;
+    run_tasks(s, clear_task, blocks);
+    run_tasks(s, scatter_task, (s->model->layer[s->l].in + columns - 1) / columns);
+    run_tasks(s, enter_below_task, blocks);
+}
+
+#define KIND(name_, each_)                                                                                   \
+    {                                                                                                        \
+        .name = name_, .typed = true, .each_relation = each_, .add_weights = add_weights, .take = take,      \
+        .forward = forward, .backward = backward                                                             \
+    }
+const struct pst_gnn_kind pst_gnn_kind_rgcn = KIND("rgcn", false), pst_gnn_kind_rsage = KIND("rsage", true);

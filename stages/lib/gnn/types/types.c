@@ -1,0 +1,239 @@
+/* types.c: types and terms of a model of relations, and the blocks of a minibatch by term. */
+#include "stages/lib/gnn/types/types.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+pst_rc pst_gnn_types_of(struct pst_gnn_types *types, const struct pst_dataset *ds)
+{
+    *types = (struct pst_gnn_types){.types = ds->vertex_types > 0 ? ds->vertex_types : 1,
+                                    .relations = ds->edge_relation.map ? (int)ds->relations : 1};
+    if (ds->relations > PST_GNN_RELATIONS_MAX || ds->vertex_types > PST_ROWS_TYPES_MAX)
+        return pst_fail(PST_E_LIMIT,
+                        "the dataset %s has %d types of vertices and %" PRId64
+                        " relations; expected at most %d and %d",
+                        ds->dir, ds->vertex_types, ds->relations, PST_ROWS_TYPES_MAX, PST_GNN_RELATIONS_MAX);
+    types->dim[0] = ds->feature_dim;
+    for (int k = 0; k < ds->vertex_types; k++) {
+        types->first[k] = ds->vertex_type[k].first;
+        types->dim[k] = ds->vertex_type[k].feature_dim;
+    }
+    types->first[types->types] = ds->vertices;
+    for (int r = 0; r < ds->edge_types; r++) {
+        types->source[r] = ds->edge_type[r].source;
+        types->target[r] = ds->edge_type[r].target;
+    }
+    return PST_OK;
+}
+
+void pst_gnn_terms_of(struct pst_gnn_terms *terms, const struct pst_gnn_types *types, bool each)
+{
+    int count[PST_ROWS_TYPES_MAX] = {0};
+    *terms = (struct pst_gnn_terms){.n = 0};
+    for (int k = 0; k < types->types && !each; k++)
+        terms->term[terms->n++] = (struct pst_gnn_term){-1, k, k};
+    for (int r = 0; r < types->relations && each; r++)
+        terms->term[terms->n++] = (struct pst_gnn_term){-1, types->target[r], types->target[r]};
+    for (int r = 0; r < types->relations; r++)
+        terms->term[terms->n++] = (struct pst_gnn_term){r, types->source[r], types->target[r]};
+    for (int k = 0; k < terms->n; k++)
+        if (++count[terms->term[k].target] > terms->most)
+            terms->most = count[terms->term[k].target];
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+void pst_gnn_typed_batch_init(struct pst_gnn_typed_batch *b, struct pst_device *device)
+{
+    *b = (struct pst_gnn_typed_batch){.device = device != NULL && pst_device_is_cuda(device) ? device : NULL};
+}
+
+static void give(struct pst_gnn_typed_batch *b)
+{
+    if (b->device != NULL)
+        pst_device_give(b->device, b->memory);
+    else
+        free(b->memory);
+    b->memory = NULL;
+    b->room = 0;
+}
+
+void pst_gnn_typed_batch_release(struct pst_gnn_typed_batch *b)
+{
+    if (b->memory != NULL)
+        give(b);
+}
+
+static pst_rc grow(struct pst_gnn_typed_batch *b, int64_t n)
+{
+    if (n <= b->room)
+        return PST_OK;
+    if (b->memory != NULL)
+        give(b);
+    const int64_t room = n + n / 2;
+    const uint64_t bytes = (uint64_t)room * sizeof *b->memory;
+    void *memory = NULL;
+    pst_rc rc = PST_OK;
+    if (b->device != NULL)
+        rc = pst_device_take(b->device, PST_TWIN_MEMORY_PINNED, bytes, "the edges of a batch by relation",
+                             &memory);
+    else if ((memory = malloc(bytes)) == NULL)
+        rc = pst_fail(PST_E_NOMEM, "out of memory: cannot sort the edges of a batch by relation");
+    b->memory = memory;
+    b->room = rc == PST_OK ? room : 0;
+    return rc;
+}
+
+/* One hop's arrays in the slot. */
+struct hop {
+    const struct pst_gnn_types *types;
+    const struct pst_gnn_terms *terms;
+    const int64_t *vertices;
+    const int32_t *indptr, *indices, *relation;
+    int64_t dsts;
+    int first; /* the term of relation 0 */
+};
+
+static struct hop hop_of(const struct pst_gnn_types *types, const struct pst_gnn_terms *terms,
+                         const struct pst_minibatch *mb, const void *slot, uint32_t h)
+{
+    const struct pst_minibatch *at = slot;
+    return (struct hop){.types = types,
+                        .terms = terms,
+                        .vertices = pst_minibatch_at(at, mb->vertices_at),
+                        .indptr = pst_minibatch_at(at, mb->indptr_at[h]),
+                        .indices = pst_minibatch_at(at, mb->indices_at[h]),
+                        .relation = pst_minibatch_at(at, mb->relations_at[h]),
+                        .dsts = mb->n[h],
+                        .first = terms->n - types->relations};
+}
+
+static int type_of(const struct pst_gnn_types *types, int64_t vertex)
+{
+    int type = types->types - 1;
+    while (type > 0 && vertex < types->first[type])
+        type--;
+    return type;
+}
+
+static pst_rc wrong_edge(const struct hop *h, int64_t d, int32_t e)
+{
+    return pst_fail(
+        PST_E_PEER,
+        "an edge of the minibatch from vertex %" PRId64 " to vertex %" PRId64
+        " has relation %d, which does not join the types of these vertices, or does not exist: use "
+        "the same dataset for all stages",
+        h->vertices[h->indices[e]], h->vertices[d], h->relation[e]);
+}
+
+/* Counts the destinations and edges of each term. Edges of a destination need not be in the order of their
+ * relations. */
+static pst_rc count_hop(const struct hop *h, struct pst_gnn_term_block *block)
+{
+    int64_t last[PST_GNN_TERMS_MAX];
+    for (int k = 0; k < h->terms->n; k++) {
+        block[k] = (struct pst_gnn_term_block){.dsts = 0};
+        last[k] = -1;
+    }
+    for (int64_t d = 0; d < h->dsts; d++) {
+        const int type = type_of(h->types, h->vertices[d]);
+        for (int k = 0; k < h->first; k++)
+            block[k].dsts += h->terms->term[k].target == type;
+        for (int32_t e = h->indptr[d]; e < h->indptr[d + 1]; e++) {
+            const int32_t r = h->relation[e];
+            if (r >= h->types->relations || h->types->target[r] != type ||
+                h->types->source[r] != type_of(h->types, h->vertices[h->indices[e]]))
+                return wrong_edge(h, d, e);
+            const int k = h->first + r;
+            block[k].dsts += last[k] != d;
+            block[k].edges++;
+            last[k] = d;
+        }
+    }
+    for (int k = 0; k < h->first; k++)
+        block[k].edges = block[k].dsts;
+    return PST_OK;
+}
+
+/* The numbers that a block takes; an own term shares its destinations, and `identity` is its indptr. */
+static int64_t block_room(const struct hop *h, int k, const struct pst_gnn_term_block *block)
+{
+    return k < h->first ? block->dsts : 2 * block->dsts + 1 + block->edges;
+}
+
+struct writer { /* of one block */
+    int32_t *dst, *indptr, *indices;
+    int64_t dsts, edges;
+};
+
+/* Gives every block its place from *to on. */
+static void place_hop(const struct hop *h, struct pst_gnn_term_block *block, struct writer *w,
+                      int32_t *identity, int32_t **to)
+{
+    for (int k = 0; k < h->terms->n; k++) {
+        w[k] = (struct writer){.dst = *to};
+        w[k].indptr = k < h->first ? identity : w[k].dst + block[k].dsts;
+        w[k].indices = k < h->first ? w[k].dst : w[k].indptr + block[k].dsts + 1;
+        *to += block_room(h, k, &block[k]);
+        block[k].dst = w[k].dst;
+        block[k].indptr = w[k].indptr;
+        block[k].indices = w[k].indices;
+    }
+}
+
+static void write_hop(const struct hop *h, struct writer *w)
+{
+    for (int64_t d = 0; d < h->dsts; d++) {
+        const int type = type_of(h->types, h->vertices[d]);
+        for (int k = 0; k < h->first; k++)
+            if (h->terms->term[k].target == type)
+                w[k].dst[w[k].dsts++] = (int32_t)d;
+        for (int32_t e = h->indptr[d]; e < h->indptr[d + 1]; e++) {
+            struct writer *of = &w[h->first + h->relation[e]];
+            if (of->dsts == 0 || of->dst[of->dsts - 1] != d) {
+                of->indptr[of->dsts] = (int32_t)of->edges;
+                of->dst[of->dsts++] = (int32_t)d;
+            }
+            of->indices[of->edges++] = h->indices[e];
+        }
+    }
+    for (int k = h->first; k < h->terms->n; k++)
+        w[k].indptr[w[k].dsts] = (int32_t)w[k].edges;
+}
+
+pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_gnn_types *types,
+                                const struct pst_gnn_terms *terms, const struct pst_minibatch *mb,
+                                const void *slot)
+{
+    struct writer w[PST_GNN_TERMS_MAX];
+    int64_t room = mb->n[mb->hops - 1] + 1;
+    const int64_t identity = room;
+    pst_rc rc = PST_OK;
+    for (uint32_t h = 0; h < mb->hops && rc == PST_OK; h++) {
+        if (mb->relations_at[h] == 0)
+            return pst_fail(PST_E_PEER,
+                            "the minibatch does not tell relations apart, which the model needs: set "
+                            "the parameter algorithm of the planner and the sampler to typed");
+        const struct hop hop = hop_of(types, terms, mb, slot, h);
+        rc = count_hop(&hop, b->block[h]);
+        for (int k = 0; k < terms->n && rc == PST_OK; k++)
+            room += block_room(&hop, k, &b->block[h][k]);
+    }
+    if (rc == PST_OK)
+        rc = grow(b, room);
+    if (rc != PST_OK)
+        return rc;
+    for (int64_t i = 0; i < identity; i++)
+        b->memory[i] = (int32_t)i;
+    b->identity = b->memory;
+    int32_t *to = b->memory + identity;
+    for (uint32_t h = 0; h < mb->hops; h++) {
+        const struct hop hop = hop_of(types, terms, mb, slot, h);
+        place_hop(&hop, b->block[h], w, b->memory, &to);
+        write_hop(&hop, w);
+    }
+    return PST_OK;
+}

@@ -1,0 +1,180 @@
+"""Graphs with types, end to end: R-GCN and R-SAGE against models that merge the relations, against NumPy, however the
+pipeline is arranged, and on the layouts of IGB-het and MAG240M."""
+import numpy as np
+from harness import *
+from inferring import infer, outputs
+
+TYPED = os.path.join(ROOT, "pipelines", "typed.json")
+MERGED = ("--set", "params.algorithm=uniform", "--set", "params.fanout=[20,20]")
+NO_CACHE = ("--set", "stages.planner.params.cpu_cache=0")
+
+
+def model(name):
+    return "--set", f"stages.trainer.params.model={name}"
+
+
+def generated(p, *args, vertices=3000):
+    command("gen", "typed", p.path("typed"), "--vertices", vertices, "--quiet", *args)
+    return p.path("typed")
+
+
+def tensors(file):
+    """The tensors of a safetensors file."""
+    with open(file, "rb") as f:
+        raw = f.read()
+    n = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + n])
+    return {k: np.frombuffer(raw, "<f4", offset=8 + n + v["data_offsets"][0], count=int(np.prod(v["shape"]))).reshape(v["shape"])
+            for k, v in head.items() if k != "__metadata__"}
+
+
+@test
+def models_of_relations_beat_merged_relations():
+    if SAN:
+        raise Skip("the plain build compares accuracies")
+    with Place() as p:
+        data = generated(p, "--author-features", 64)  # as wide as papers
+        share = {name: p.run(TYPED, *more, "--epochs", 8, data=data).report["test_accuracy"]
+                 for name, more in {"rgcn": (), "rsage": model("rsage"), "merged": (*model("graphsage"), *MERGED),
+                                    "merged-typed": model("graphsage")}.items()}
+        print("#", share)
+        assert min(share["rgcn"], share["rsage"]) > max(share["merged"], share["merged-typed"]) + 0.05, share
+        assert share["rgcn"] > 0.9, share
+
+
+@test
+def the_arrangement_does_not_change_the_weights():
+    with Place() as p:
+        data = generated(p, vertices=1200)
+        base = p.run(TYPED, "--epochs", 2, data=data).report
+        for more in ([*NO_CACHE, "--set", "stages.sampler.instances=2"], ["--set", "stages.planner.params.cpu_cache=50KiB"],
+                     ["--set", "stages.trainer.params.eval_memory=200KiB", "--set", "stages.trainer.params.threads=1"],
+                     [*NO_CACHE, "--set", "stages.disk.params.backend=emulated"], [] if GROUPED else ["--group", "all"]):
+            r = p.run(TYPED, "--epochs", 2, *more, data=data).report
+            assert r["weights_digest"] == base["weights_digest"] and r["test_accuracy"] == base["test_accuracy"], more
+        stopped = p.run(TYPED, "--epochs", 1, data=data)
+        r = p.run(TYPED, "--epochs", 2, "--resume", stopped.run_dir, data=data).report
+        assert r["weights_digest"] == base["weights_digest"]
+
+
+@test
+def a_trainer_on_a_gpu_agrees_with_the_cpu():
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        with Place() as p:
+            data = generated(p, vertices=600)
+            cpu, gpu = (p.run(TYPED, "--epochs", 2, "--set", "stages.trainer.place=" + json.dumps({"device": device}), data=data).report
+                        for device in ("cpu:0", "cuda:0"))
+            for a, b in zip(cpu["epochs"], gpu["epochs"]):
+                assert abs(a["loss"] - b["loss"]) < 1e-4 * a["loss"], (a, b)
+            r = p.run(TYPED, "--device", "cuda:0", data=data, code=None)
+            assert r.code != 0 and "the sampling algorithm typed runs only on CPUs" in r.err, r
+            r = p.run(TYPED, *model("graphsage"), "--set", "params.algorithm=uniform", "--set",
+                      'stages.sampler.place={"device": "cuda:0"}', data=data, code=None)
+            assert r.code != 0 and "which a sampler on cuda:0 cannot sample: place the sampler on a CPU" in r.err, r
+    finally:
+        os.environ.pop("PENSTOCK_CUDA")
+
+
+@test
+def rows_are_read_in_the_width_of_their_type():
+    with Place() as p:
+        data = generated(p, vertices=1200)
+        r = p.run(TYPED, "--epochs", 1, *NO_CACHE, data=data).report
+        assert r["io"]["rows"] > 0
+        mean = r["io"]["row_bytes_wanted"] / r["io"]["rows"]
+        assert 32 * 4 < mean < 64 * 4, mean  # authors and papers; venues are not read
+        r = p.run(TYPED, "--epochs", 1, "--set", "params.algorithm=uniform", data=data, code=None)
+        assert r.code != 0 and "set the parameter algorithm of the planner and the sampler to typed" in r.err
+
+
+def full_pass(data, t, each):
+    """All layers over the whole graph in float64."""
+    with open(os.path.join(data, "dataset.json")) as f:
+        m = json.load(f)
+    load = lambda name: np.load(os.path.join(data, name))
+    first = np.cumsum([0] + [v["vertices"] for v in m["vertex_types"]])
+    types = [slice(first[k], first[k + 1]) for k in range(len(first) - 1)]
+    dims = [v["feature_dim"] for v in m["vertex_types"]]
+    x = [load(f"features_{k}.npy")[:, :d].astype(float) if d else np.zeros((first[k + 1] - first[k], 0)) for k, d in enumerate(dims)]
+    names = {v["name"]: k for k, v in enumerate(m["vertex_types"])}
+    ends = [(names[e["source"]], names[e["target"]]) for e in m["edge_types"]]
+    target = np.repeat(np.arange(first[-1]), np.diff(load("indptr.npy")))
+    source, relation = load("indices.npy").astype(int), load("relations.npy")
+    for l in range(2):
+        w = next(v for k, v in t.items() if k.endswith(f"layer{l}.weight_terms") and not k.startswith(("m.", "v."))).astype(float)
+        b = next(v for k, v in t.items() if k.endswith(f"layer{l}.bias") and not k.startswith(("m.", "v."))).astype(float)
+        y = [np.zeros((len(rows), w.shape[1])) + b.reshape(-1) for rows in x]
+        own = [t for _, t in ends] if each else range(len(x))
+        for k in own:
+            y[k] += x[k] @ w[:x[k].shape[1]]
+            w = w[x[k].shape[1]:]
+        for r, (s, d) in enumerate(ends):
+            product = x[s] @ w[:x[s].shape[1]]
+            w = w[x[s].shape[1]:]
+            edges = relation == r
+            total = np.zeros_like(y[d])
+            np.add.at(total, target[edges] - first[d], product[source[edges] - first[s]])
+            y[d] += total / np.maximum(1, np.bincount(target[edges] - first[d], minlength=len(total)))[:, None]
+        x = [np.maximum(0, rows) for rows in y] if l == 0 else y
+    return np.concatenate(x)
+
+
+@test
+def evaluation_is_what_numpy_computes():
+    with Place() as p:
+        data = generated(p, vertices=1200)
+        for name in ("rgcn", "rsage"):
+            run = p.run(TYPED, *model(name), "--epochs", 1, data=data)
+            infer(p, run.run_dir, "--logits")
+            one = outputs(p)
+            infer(p, run.run_dir, "--logits", "--memory", "256KiB", "--threads", 1, out="small.npy")
+            small = outputs(p, "small")
+            assert all((one[k] == small[k]).all() for k in one)
+            newest = sorted(glob.glob(os.path.join(run.run_dir, "checkpoints", "*.safetensors")))[-1]
+            want = full_pass(data, tensors(newest), name == "rsage")
+            assert np.abs(one[".logits"] - want).max() < 1e-4 * np.abs(want).max(), name
+
+
+def put(path, array):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    np.save(path, array)
+
+
+def layout(p, kind):
+    """A small graph of papers and authors in the layout of IGB-het (authors are narrower) or MAG240M (authors have no
+    features). A paper's neighbours mostly share its label."""
+    rng = np.random.default_rng(1)
+    igb = kind == "igb"
+    at, sep, papers = p.path(kind + "/processed"), "__" if igb else "___", 800
+    label = rng.integers(0, 4, papers)
+    near = [rng.choice(np.flatnonzero(label == k), 4) for k in label]
+    cites = np.array([(u, v) for v in range(papers) for u in near[v]])
+    writes = np.array([(u // 2, v) for v in range(papers) for u in near[v][:2]])
+    for name, edges in {("paper", "cites", "paper"): cites, ("author", "writes", "paper"): writes, ("paper", "rev", "author"): writes[:, ::-1]}.items():
+        put(f"{at}/{sep.join(name)}/edge_index.npy", edges if igb else np.ascontiguousarray(edges.T))
+    put(f"{at}/paper/node_feat.npy", (rng.normal(size=(papers, 16)) + np.eye(16)[label]).astype("f4" if igb else "f2"))
+    if igb:
+        put(f"{at}/author/node_feat.npy", rng.normal(size=(papers // 2, 8)).astype("f4"))
+    put(f"{at}/paper/node_label{'_19' if igb else ''}.npy", label.astype("f4"))
+    if not igb:
+        order = rng.permutation(papers)
+        for name, ids in {"train": order[:480], "valid": order[480:640], "test": order[640:]}.items():
+            put(p.path(f"mag/{name}_idx.npy"), ids)
+    return p.path(kind)
+
+
+@test
+def published_layouts_train_end_to_end():
+    with Place() as p:
+        command("import", "igb", layout(p, "igb"), p.path("a"), "--types", "all", "--quiet")
+        source = layout(p, "mag")
+        splits = [f"--{name}={source}/{file}_idx.npy" for name, file in (("train", "train"), ("val", "valid"), ("test", "test"))]
+        command("import", "mag240m", source, p.path("b"), "--types", "all", *splits, "--quiet")
+        for data in ("a", "b"):
+            r = p.run(TYPED, "--epochs", 12, *NO_CACHE, "--set", "params.batch=128", data=p.path(data)).report
+            assert r["test_accuracy"] > 0.85, (data, r["test_accuracy"])
+
+
+if __name__ == "__main__":
+    main()
