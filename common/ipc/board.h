@@ -69,8 +69,11 @@ struct pst_pool {
 
 struct pst_board {
     uint64_t magic, bytes;
-    _Atomic uint32_t stop; /* 1: the run is ending, and no stage waits any longer */
-    struct pst_bus bus;    /* of a pipeline that has one */
+    uint64_t epochs;               /* of the run */
+    _Atomic uint64_t epochs_ended; /* whose results a stage has reported, in this run or before its resume */
+    _Atomic double loss;           /* of the last of them; NaN: none was reported */
+    _Atomic uint32_t stop;         /* 1: the run is ending, and no stage waits any longer */
+    struct pst_bus bus;            /* of a pipeline that has one */
 };
 
 PST_API_TEST uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
