@@ -302,7 +302,7 @@ tree: all
 	install -m755 $(libs) $(cuda_so) $(tree)/lib
 	install -m755 $(stage_so) $(tree)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(tree)/include/penstock/$$h; done
-	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py') stages/examples/*.py; do \
+	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py' -o -name 'page.[cj]s*') stages/examples/*.py; do \
 	  install -D -m$$([ -x $$f ] && echo 755 || echo 644) $$f $(share)/penstock/$${f#tools/}; done
 	install -D -m644 tools/penstock/about/completion.bash $(share)/bash-completion/completions/penstock
 	install -D -m644 tools/penstock/about/completion.zsh $(share)/zsh/site-functions/_penstock

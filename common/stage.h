@@ -408,6 +408,9 @@ PST_API void pst_timer(struct pst_stage *self, int64_t microseconds);
 /* Counts items (batches, usually) and bytes, for the report and the progress line. */
 PST_API void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes);
 
+/* Counts look-ups in a cache and those that found a row, for `penstock top`. */
+PST_API void pst_count_lookups(struct pst_stage *self, uint64_t lookups, uint64_t hits);
+
 /* Adds `delta` to the number of disk operations in flight. While there are any, time that the stage sleeps
  * counts as waiting for the disk, not for input. */
 PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);

@@ -146,17 +146,7 @@ pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
         return pst_fail(PST_E_INTERRUPTED, "the run ends with the last epoch, so no frame follows");
     const uint64_t t0 = pst_clock_ns();
     pst_rc rc = self->desc.on_event(self, event);
-    const uint64_t t1 = pst_clock_ns();
-    if (self->trace.spans && t1 - t0 > PST_HOST_BATCH_SPANS_NS) {
-        static const char *const kinds[] = {"start", "frame", "fill",   "end",
-                                            "io",    "timer", "finish", "return"};
-        char name[40];
-        uint64_t batch = event->kind == PST_EV_FRAME    ? event->frame->batch
-                         : event->kind == PST_EV_CREDIT ? event->credit.batch
-                                                        : 0;
-        (void)snprintf(name, sizeof name, "%s %llu", kinds[event->kind], (unsigned long long)batch);
-        pst_trace_add(&self->trace, name, (double)t0 * 1e-9, (double)t1 * 1e-9);
-    }
+    pst_trace_event(self, event, t0, pst_clock_ns());
     return rc;
 }
 
@@ -213,8 +203,10 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
         double left = (self->timer_at - now) * 1e3;
         timeout_ms = left < 0 ? 0 : left < (double)timeout_ms ? (long)left + 1 : timeout_ms;
     }
-    if (timeout_ms != 0)
+    if (timeout_ms != 0) {
+        pst_trace_sleep(self);
         (void)pst_page_enter(self->page, sleep_state(self));
+    }
     int ready = zmq_poll(items, n, timeout_ms);
     if (timeout_ms != 0)
         (void)pst_page_enter(self->page, PST_PAGE_BUSY);
@@ -270,6 +262,7 @@ static pst_rc run_loop(struct pst_stage *self)
         rc = finish(self);
     if (rc == PST_OK && !self->stopping)
         rc = pst_ports_end(self);
+    pst_trace_sleep(self);
     pst_page_leave(self->page);
     return rc;
 }

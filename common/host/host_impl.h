@@ -16,7 +16,6 @@
 #include "common/util/clock.h"
 
 #define PST_HOST_FDS_MAX 8
-#define PST_HOST_BATCH_SPANS_NS 2000 /* shorter events get no line in the trace */
 
 struct pst_host_peer {
     struct pst_page *page;
@@ -65,6 +64,7 @@ struct pst_host_route_end { /* a route that passes through here */
     uint8_t held[PST_SLOTS_MAX];
     bool announced[PST_SLOTS_MAX]; /* an early part named it; its last part has not come */
     bool granted[PST_SLOTS_MAX];   /* it is open, and did not come back by an input */
+    double given_s[PST_SLOTS_MAX]; /* in a trace of a foreign stage: when its program got the slot; or 0 */
     struct pst_host_peer *origins[PST_INSTANCES_MAX];
     int norigins;
 };
@@ -123,6 +123,7 @@ struct pst_stage {
     bool debug;        /* nothing that stands still is an error */
     bool program_died; /* of a foreign stage: its log says why */
     struct pst_trace trace;
+    double program_free_s; /* in a trace of a foreign stage: when its program last gave a slot back */
 };
 
 /* ports.c */
@@ -142,6 +143,14 @@ struct pst_host_route_end *pst_host_route_end_find(struct pst_stage *self, uint3
  * program (foreign.c). Ports and parameters are those of `described`. */
 struct pst_stage_desc pst_host_copy_desc(const struct pst_stage_desc *described);
 struct pst_stage_desc pst_host_foreign_desc(const struct pst_stage_desc *described);
+
+/* trace_stage.c. Without a trace they do nothing. */
+void pst_trace_event(struct pst_stage *self, const struct pst_event *event, uint64_t begin_ns,
+                     uint64_t end_ns);
+void pst_trace_sleep(struct pst_stage *self); /* the stage is about to sleep, or to end */
+/* A foreign stage's program gets a slot, and gives it back. */
+void pst_trace_given(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot);
+void pst_trace_back(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot);
 
 /* control.c */
 pst_rc pst_control_send(struct pst_stage *self, json_t *message); /* takes the reference */

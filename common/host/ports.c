@@ -68,6 +68,7 @@ static void hold(struct pst_stage *self, struct pst_host_route_end *route, uint3
 
 static void let_go(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot)
 {
+    pst_trace_back(self, route, slot);
     route->held[slot]--;
     route->held_count--;
     atomic_fetch_sub_explicit(&self->page->held[route->id], 1, memory_order_relaxed);
@@ -276,8 +277,10 @@ static pst_rc deliver_frame(struct pst_stage *self, struct pst_host_input *in, c
         if (rc != PST_OK)
             return rc;
         route->announced[frame->refs[r].slot] = !(frame->flags & PST_LAST_PART);
-        if (frame->flags & PST_LAST_PART)
+        if (frame->flags & PST_LAST_PART) {
             hold(self, route, frame->refs[r].slot);
+            pst_trace_given(self, route, frame->refs[r].slot);
+        }
     }
     atomic_store_explicit(&self->page->batch, frame->batch, memory_order_relaxed);
     atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
@@ -432,8 +435,10 @@ static bool step_credit(struct pst_stage *self, struct pst_host_route_end *route
     route->granted[event.credit.ref.slot] = true;
     route->open++;
     const bool home = event.credit.batch == UINT64_MAX;
-    if (!home)
+    if (!home) {
         atomic_store_explicit(&self->page->batch, event.credit.batch, memory_order_relaxed);
+        pst_trace_given(self, route, event.credit.ref.slot);
+    }
     atomic_fetch_add_explicit(&self->page->taken, 1, memory_order_relaxed);
     for (int i = 0; i < route->norigins; i++) /* the next slot may belong to another instance */
         if (route->origins[i]->page != self->page)

@@ -199,6 +199,7 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
 {
     self->in_flight += delta;
     assert(self->in_flight >= 0);
+    atomic_store_explicit(&self->page->in_flight, (uint32_t)self->in_flight, memory_order_relaxed);
 }
 
 void pst_expect(struct pst_stage *self, int64_t delta)
@@ -283,4 +284,10 @@ void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&self->page->items, items, memory_order_relaxed);
     atomic_fetch_add_explicit(&self->page->bytes, bytes, memory_order_relaxed);
+}
+
+void pst_count_lookups(struct pst_stage *self, uint64_t lookups, uint64_t hits)
+{
+    atomic_fetch_add_explicit(&self->page->lookups, lookups, memory_order_relaxed);
+    atomic_fetch_add_explicit(&self->page->hits, hits, memory_order_relaxed);
 }

@@ -67,6 +67,13 @@ int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame)
     return 1;
 }
 
+uint32_t pst_lane_waiting(const struct pst_lane *lane)
+{
+    const uint64_t head = atomic_load_explicit(&lane->ring->head, memory_order_relaxed);
+    const uint64_t waiting = atomic_load_explicit(&lane->ring->tail, memory_order_relaxed) - head;
+    return waiting <= lane->capacity ? (uint32_t)waiting : lane->capacity;
+}
+
 pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances, bool by_turn, bool returns,
                      uint64_t first_batch)
 {
@@ -98,6 +105,14 @@ void pst_pool_total(struct pst_pool *pool, uint64_t total)
     (void)pthread_mutex_lock(&pool->lock);
     pool->total = total;
     (void)pthread_mutex_unlock(&pool->lock);
+}
+
+uint32_t pst_pool_free(struct pst_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    const uint32_t nfree = pool->nfree;
+    (void)pthread_mutex_unlock(&pool->lock);
+    return nfree < pool->slots ? nfree : pool->slots;
 }
 
 uint64_t pst_pool_total_of(struct pst_pool *pool)

@@ -69,8 +69,11 @@ struct pst_pool {
 
 struct pst_board {
     uint64_t magic, bytes;
-    _Atomic uint32_t stop; /* 1: the run is ending, and no stage waits any longer */
-    struct pst_bus bus;    /* of a pipeline that has one */
+    uint64_t epochs;               /* of the run */
+    _Atomic uint64_t epochs_ended; /* whose results a stage has reported, in this run or before its resume */
+    _Atomic double loss;           /* of the last of them; NaN: none was reported */
+    _Atomic uint32_t stop;         /* 1: the run is ending, and no stage waits any longer */
+    struct pst_bus bus;            /* of a pipeline that has one */
 };
 
 PST_API_TEST uint64_t pst_ring_bytes(uint32_t capacity, uint32_t refs);
@@ -81,6 +84,8 @@ PST_API_TEST bool pst_lane_open(struct pst_lane *lane, struct pst_ring *ring, ui
 PST_API_TEST bool pst_lane_push(const struct pst_lane *lane, const struct pst_frame *frame);
 /* 1: a frame was taken; 0: the ring is empty; -1: the ring holds something that is not a frame. */
 PST_API_TEST int pst_lane_pop(const struct pst_lane *lane, struct pst_frame *frame);
+/* Frames that were pushed and not yet taken. */
+PST_API_TEST uint32_t pst_lane_waiting(const struct pst_lane *lane);
 
 PST_API_TEST PST_MUST_USE pst_rc pst_pool_init(struct pst_pool *pool, uint32_t slots, uint32_t instances,
                                                bool by_turn, bool returns, uint64_t first_batch);
@@ -91,6 +96,7 @@ PST_API_TEST void pst_pool_total(struct pst_pool *pool, uint64_t total);
 PST_API_TEST bool pst_pool_grant(struct pst_pool *pool, uint32_t instance, struct pst_credit *credit);
 PST_API_TEST PST_MUST_USE pst_rc pst_pool_want(struct pst_pool *pool, uint32_t instance, uint64_t batch,
                                                uint32_t micro);
+PST_API_TEST uint32_t pst_pool_free(struct pst_pool *pool); /* slots that are free */
 /* UINT64_MAX: not known yet. */
 PST_API_TEST uint64_t pst_pool_total_of(struct pst_pool *pool);
 /* This instance will get no further credit. */

@@ -29,7 +29,9 @@ struct pst_page {
             _Atomic uint64_t since_ns; /* 0: it does not run yet, or has ended */
             _Atomic uint64_t spent_ns[PST_PAGE_STATES];
             _Atomic uint64_t items, bytes, frames;
-            _Atomic uint64_t batch; /* the last one it handled */
+            _Atomic uint64_t lookups, hits; /* in a cache */
+            _Atomic uint32_t in_flight;     /* disk operations */
+            _Atomic uint64_t batch;         /* the last one it handled */
             _Atomic uint64_t copied_bytes;
             _Atomic uint64_t taken;   /* frames and credits that it has taken */
             _Atomic uint32_t early;   /* frames that came before their turn, at ordered inputs */

@@ -2,6 +2,7 @@
  * a stage. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +335,8 @@ pst_rc pst_run_init_board(struct pst_supervisor *sv)
     char *base = sv->board_map.base;
     sv->board = sv->board_map.base;
     sv->board->bytes = sv->blocks[0].bytes;
+    sv->board->epochs = (uint64_t)sv->pl->epochs;
+    atomic_store(&sv->board->loss, NAN);
     for (int r = 0; r < sv->graph->nroutes && rc == PST_OK; r++) {
         const struct pst_route *route = &sv->graph->routes[r];
         rc = pst_pool_init((struct pst_pool *)(void *)(base + sv->pools_at[r]), (uint32_t)route->slots,

@@ -91,6 +91,11 @@ void pst_live_close(struct pst_live *live)
     pst_region_unmap(&live->map);
 }
 
+const struct pst_board *pst_live_board(const struct pst_live *live)
+{
+    return live->map.base;
+}
+
 const struct pst_page *pst_live_page(const struct pst_live *live, int i)
 {
     return (const struct pst_page *)(const void *)((const char *)live->map.base + live->pages_at +

@@ -22,6 +22,7 @@ PST_MUST_USE pst_rc pst_live_write(const char *run_dir, const char *board_path, 
 void pst_live_forget(const char *run_dir); /* the run has ended */
 /* Maps the board of the run in run_dir. PST_E_STATE: no run is going there, or its memory is gone. */
 PST_API PST_MUST_USE pst_rc pst_live_open(struct pst_live *live, const char *run_dir);
+PST_API const struct pst_board *pst_live_board(const struct pst_live *live);
 PST_API void pst_live_close(struct pst_live *live);
 PST_API const struct pst_page *pst_live_page(const struct pst_live *live, int i);
 

@@ -3,6 +3,7 @@
 #include "common/run/run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,16 @@ static void on_published(struct pst_supervisor *sv, const struct pst_run_instanc
     }
 }
 
+/* For `penstock top`. */
+static void tell_epoch(struct pst_supervisor *sv, const json_t *data)
+{
+    const json_t *epoch = json_object_get(data, "epoch"), *loss = json_object_get(data, "loss");
+    if (!sv->board || !json_is_integer(epoch) || json_integer_value(epoch) < 0)
+        return;
+    atomic_store(&sv->board->loss, json_is_number(loss) ? json_number_value(loss) : NAN);
+    atomic_store(&sv->board->epochs_ended, (uint64_t)json_integer_value(epoch) + 1);
+}
+
 static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *in, const json_t *m)
 {
     const char *section = json_string_value(json_object_get(m, "section"));
@@ -97,6 +108,7 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
             taken);
     if (taken || strcmp(section, "epochs") != 0)
         return;
+    tell_epoch(sv, data);
     pst_run_show_epoch(sv, data);
     if (sv->pl->stop_patience == 0)
         return;

@@ -232,6 +232,7 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     c->count.hits += (uint64_t)job->hits;
     c->count.kept += (uint64_t)job->kept;
     c->count.buffer_hits += (uint64_t)buffered;
+    pst_count_lookups(self, (uint64_t)n, (uint64_t)(job->hits + buffered));
     pst_expect(self, 1);
     rc = fill(self, c, sample, from, &mb, slot, buffered, asked);
     if (rc == PST_OK && c->kind == PST_POLICY_BELADY)

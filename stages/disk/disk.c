@@ -200,6 +200,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
         rc = pst_disk_stage_submit(self, d);
         if (rc == PST_OK)
             rc = pump(self, d);
+        pst_disk_stage_trace(self, d);
         if (rc == PST_OK)
             rc = pst_disk_stage_send_whole(self, d, &any);
     }

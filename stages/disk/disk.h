@@ -33,6 +33,12 @@ struct visit {
     } part[PARTS_MAX]; /* if an accumulator holds them back: the tables */
     uint32_t parts;
     double whole_s; /* when the last part came */
+    struct {        /* for the trace: parts whose requests went to the engine, until all of them are served */
+        uint32_t part;
+        double since_s;
+    } read[PARTS_MAX];
+    uint32_t nreads;
+    double served_s; /* for the trace: when all requests that had come were served; 0: there were none */
 };
 
 struct disk {
@@ -73,6 +79,8 @@ PST_MUST_USE pst_rc pst_disk_stage_accept(struct pst_stage *self, struct disk *d
                                           const struct pst_frame *frame);
 /* Submits the iterations that may go to the drives now. */
 PST_MUST_USE pst_rc pst_disk_stage_submit(struct pst_stage *self, struct disk *d);
+/* Puts what was read since the last call into the trace. */
+void pst_disk_stage_trace(struct pst_stage *self, struct disk *d);
 /* Sends every slot on that is complete. *any: there was one. */
 PST_MUST_USE pst_rc pst_disk_stage_send_whole(struct pst_stage *self, struct disk *d, bool *any);
 

@@ -97,13 +97,23 @@ static bool count_iterations(struct pst_stage *self, struct disk *d)
     return here == pst_slots(self, d->in[BATCHES]);
 }
 
+static void note_read(struct visit *v, uint32_t part)
+{
+    if (v->pair != BATCHES || v->nreads == PARTS_MAX)
+        return;
+    v->read[v->nreads].part = part;
+    v->read[v->nreads++].since_s = pst_now();
+}
+
 static pst_rc submit(struct pst_stage *self, struct disk *d, struct visit *v)
 {
     uint64_t bytes = 0;
     void *slot = pst_slot(self, v->frame.refs[0], &bytes);
     pst_rc rc = slot != NULL ? PST_OK : PST_E_STATE;
-    for (uint32_t k = 0; k < v->parts && rc == PST_OK; k++)
+    for (uint32_t k = 0; k < v->parts && rc == PST_OK; k++) {
+        note_read(v, k);
         rc = pst_disk_add(d->engine, &v->ticket, slot, bytes, v->part[k].at, v->part[k].n);
+    }
     pst_disk_whole(d->engine, &v->ticket);
     v->submitted = true;
     return pst_wrap(rc, "batch %llu", (unsigned long long)v->frame.batch);
@@ -160,8 +170,10 @@ static pst_rc take_part(struct pst_stage *self, struct disk *d, struct visit *v,
     if (slot == NULL)
         return PST_E_STATE;
     v->requests += frame->arg[1];
-    if (!is_gated(d, v->pair))
+    if (!is_gated(d, v->pair)) {
+        note_read(v, frame->part);
         return pst_disk_add(d->engine, &v->ticket, slot, bytes, frame->arg[0], frame->arg[1]);
+    }
     if (v->parts == PARTS_MAX)
         return pst_fail(PST_E_PEER,
                         "a batch has more than %d parts with disk requests: a stage must send its requests "
@@ -198,6 +210,19 @@ pst_rc pst_disk_stage_accept(struct pst_stage *self, struct disk *d, enum pair p
     return pst_wrap(rc, "batch %llu, part %u", (unsigned long long)frame->batch, frame->part);
 }
 
+void pst_disk_stage_trace(struct pst_stage *self, struct disk *d)
+{
+    for (uint32_t i = 0; i < d->nvisits && d->active > 0; i++) {
+        struct visit *v = &d->visits[i];
+        if (!v->used || v->nreads == 0 || !pst_disk_idle(&v->ticket))
+            continue;
+        v->served_s = pst_now();
+        for (uint32_t k = 0; k < v->nreads; k++)
+            pst_span_of(self, "R", v->frame.batch, (int)v->read[k].part, v->read[k].since_s, v->served_s);
+        v->nreads = 0;
+    }
+}
+
 /* Notes in the slot that its requests are served, and sends it on. */
 static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v)
 {
@@ -211,7 +236,8 @@ static pst_rc send_visit(struct pst_stage *self, struct disk *d, struct visit *v
     d->active--;
     pst_count(self, 1, 0);
     if (v->pair == BATCHES)
-        pst_span_of(self, "C", v->frame.batch, -1, v->whole_s, pst_now());
+        pst_span_of(self, "C", v->frame.batch, -1, v->whole_s,
+                    v->served_s > v->whole_s ? v->served_s : pst_now());
     /* nobody waits for these slots: they go home, changed by the reads */
     return pst_linked(self, d->out[v->pair]) ? pst_send(self, d->out[v->pair], &v->frame)
                                              : pst_release(self, v->frame.refs[0], true);

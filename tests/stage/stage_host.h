@@ -192,6 +192,13 @@ void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
     (void)bytes;
 }
 
+void pst_count_lookups(struct pst_stage *self, uint64_t lookups, uint64_t hits)
+{
+    (void)self;
+    (void)lookups;
+    (void)hits;
+}
+
 void pst_span(struct pst_stage *self, const char *name, double begin_s, double end_s)
 {
     (void)self;

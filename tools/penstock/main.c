@@ -52,6 +52,7 @@ static const struct command commands[] = {
     {"experiment", cmd_experiment, "measure a paper's figures again"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
     {"runs", cmd_runs, "list runs"},
+    {"page", cmd_page, "write an HTML page that shows runs, or compares them"},
     {"stop", cmd_stop, "end a run in order"},
     {"gc", cmd_gc, "remove what unfinished runs and imports left"},
     {"man", cmd_man, "write the manual pages"},

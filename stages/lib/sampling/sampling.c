@@ -412,6 +412,7 @@ static void count_result(struct pst_sampling *s, const struct pst_fill_result *r
     s->count.gpu_hits += result->gpu_hits;
     s->count.lookups += result->lookups;
     pst_count(s->self, 1, result->bytes_used);
+    pst_count_lookups(s->self, result->lookups, result->hits);
 }
 
 /* The spans of Hyperion's Figure 6. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Hyperion's Figure 6 in the trace: sampling (N), submission (S) and lookup (L) of each hop, completion (C) and
-training (T) of each batch, with overlap and without."""
+"""Hyperion's Figure 6 in the trace: sampling (N), submission (S), reading (R) and lookup (L) of each hop, completion (C)
+and training (T) of each batch, with overlap and without."""
 import json
 import os
 import sys
@@ -36,6 +36,8 @@ def complete(report, spans):
     for b in range(batches):
         assert {("N", b, h) for h in range(HOPS + 1)} <= spans.keys(), b
         assert {("C", b, None), ("T", b, None)} <= spans.keys(), b
+        parts = sorted(h for name, batch, h in spans if name == "R" and batch == b)
+        assert parts == list(range(len(parts))) and (len(parts) == HOPS + 1 or report["cache"]["hits"] > 0), (b, parts)
         assert any(("L", b, h) in spans for h in range(HOPS + 1)), b
     return batches
 
@@ -64,6 +66,37 @@ def batches_overlap():
         assert beside >= batches // 2, f"only {beside} of {batches} batches were sampled beside the one before"
 
 
+def overlap(a, b):
+    """Microseconds that two spans share."""
+    return max(0.0, min(a[1], b[1]) - max(a[0], b[0]))
+
+
+def shared(spans, batches):
+    """How much of the sampling of hops 1... happened while the requests of the hop before were underway: from their
+    submission until they were read. Each hop has rows that are not cached, so part j of the requests is hop j; without
+    overlap, all requests are submitted as one part, with the last hop."""
+    sampled = underway = 0.0
+    for b in range(batches):
+        for j in range(HOPS):
+            submit = spans.get(("S", b, j), spans["S", b, HOPS])
+            read = spans.get(("R", b, j), spans["R", b, 0])
+            n = spans["N", b, j + 1]
+            sampled, underway = sampled + n[1] - n[0], underway + overlap(n, (submit[0], read[1]))
+    return underway / sampled
+
+
+@test
+def requests_of_a_hop_overlap_the_sampling_of_the_next():
+    with Place() as p:
+        slow = ["stages.disk.params.backend=pread", "stages.disk.params.fault_delay_us=5000"]
+        report, spans = traced(p, *slow)
+        share = shared(spans, complete(report, spans))
+        assert share > 0.99, share
+        report, spans = traced(p, *slow, "overlap=false")
+        share = shared(spans, complete(report, spans))
+        assert share == 0, share
+
+
 @test
 def without_overlap_one_operator_works_at_a_time():
     with Place() as p:
@@ -72,7 +105,7 @@ def without_overlap_one_operator_works_at_a_time():
             report, spans = traced(p, "overlap=false", *more)
             complete(report, spans)
             assert report["digest"] == piped["digest"] and report["weights_digest"] == piped["weights_digest"]
-            order = sorted((*times, key) for key, times in spans.items())
+            order = sorted((*times, key) for key, times in spans.items() if key[0] != "R")  # C is a part of R
             for (_, end, one), (begin, _, other) in zip(order, order[1:]):
                 assert end <= begin + 0.01, f"{one} is at work beside {other}: until {end}, from {begin}"
 

@@ -1,7 +1,13 @@
 """Composition: stages of any kind, wired in any shape, as real processes."""
+import fcntl
 import os
+import pty
+import re
+import struct
 import subprocess
+import termios
 
+from crash import wait_for
 from harness import *
 
 BATCHES = 300
@@ -228,6 +234,51 @@ def top_shows_a_running_pipeline():
         run.process.terminate()
         run.wait(10)
         assert "no run is active" in command("top", "--once", run.run_dir, code=2).stderr
+
+
+def top_on_a_terminal(run_dir, columns, **environment):
+    """What a terminal gets of one second."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+    plain = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    process = subprocess.Popen([PENSTOCK, "top", "--once", run_dir], stdout=theirs, env={**plain, "TERM": "xterm", **environment})
+    os.close(theirs)
+    text = b""
+    try:
+        while more := os.read(ours, 65536):
+            text += more
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(30) == 0
+    return text.decode()
+
+
+@test
+def top_shows_training_and_colours():
+    hyperion = os.path.join(ROOT, "pipelines", "hyperion.json")
+    with Place() as p:
+        run = p.start(hyperion, "--epochs", 100000, *(a for s in ("params.batch=100", "stages.planner.params.cpu_cache=300KiB", "stages.disk.params.backend=pread",
+                                                                 "stages.disk.params.fault_delay_us=3000") for a in ("--set", s)))
+        try:
+            def top(pattern, columns=None, **environment):
+                """What it shows once that fits the pattern; a busy machine needs several looks."""
+                look = lambda: top_on_a_terminal(run.run_dir, columns, **environment) if columns else command("top", "--once", run.run_dir, code=None).stdout
+                return wait_for(lambda: (found := re.search(pattern, look(), re.M | re.S)) and found.string, 60)
+
+            shown = top(r"^epoch (\d+) of 100000, loss \d\.\d{4}, cache hits [1-9][\d.]* %$.* depth +batch$.*^disk( +\S+){6} +[1-9]\d* +\d+$")
+            assert "\033" not in shown and "##" not in shown, shown
+            wide = top(r"\033\[33m=.*bound by (\w+)", 140)
+            bound = re.search(r"bound by (\w+)", wide)[1]
+            assert "\033[34m" in wide and f"\033[1m{bound} " in wide, wide
+            bar = next(line for line in re.sub(r"\033\[\d*m", "", wide).splitlines() if line.startswith("disk")).rstrip()
+            assert re.search(r"  #*=+-*\.*$", bar) and 20 <= len(bar) - bar.rindex(" ") - 1 <= 22, bar
+            assert "\033" not in top("bound by", 140, NO_COLOR="1")
+            narrow = top("bound by", 90)
+            assert "\033[1m" in narrow and "==" not in narrow and max(map(len, narrow.splitlines())) <= 90 + len("\033[1m\033[0m\r"), narrow
+        finally:
+            run.process.terminate()
+            run.wait(30)
 
 
 @test

@@ -34,6 +34,7 @@ int cmd_export_run(int argc, char **argv); /* export, if its first argument is a
 int cmd_neighbours(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_page(int argc, char **argv);
 int cmd_runs(int argc, char **argv);
 int cmd_schema(int argc, char **argv);
 int cmd_complete(int argc, char **argv);

@@ -171,7 +171,10 @@ static pst_rc merge_traces(const char *run_dir, const char *out)
         if (from)
             (void)fclose(from);
     }
-    fprintf(to, "{\"ph\":\"M\",\"name\":\"end\",\"pid\":0,\"tid\":0}\n],\"displayTimeUnit\":\"ms\"}\n");
+    fprintf(
+        to,
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"penstock run\"}}\n"
+        "],\"displayTimeUnit\":\"ms\"}\n");
     (void)closedir(d);
     bool bad = ferror(to) != 0;
     if (fclose(to) != 0 || bad)

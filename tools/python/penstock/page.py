@@ -1,0 +1,78 @@
+"""penstock page: one HTML file that shows runs. The command `penstock page` starts this module:
+python3 -m penstock.page PROGRAM RUN... [--out FILE]"""
+import argparse
+import fcntl
+import os
+import signal
+import stat
+import sys
+
+from .pages import document, reports
+from .pages.reports import Bad
+
+RUNS_MAX = 12  # more curves than this cannot be told apart
+ABOUT = """Writes one HTML file that shows a run, or compares several: curves, where the time of each stage went, the disk and
+the caches, the parameters that differ, and what ran. If a run was started with --trace, the page also shows what its
+stages did over time. The file needs no other file and requests nothing from the network.
+
+RUN is the directory of a run (`penstock runs` lists them), or its report.json."""
+
+
+def options(argv):
+    parser = argparse.ArgumentParser(prog="penstock page", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--out", metavar="FILE", help="write here; - is standard output (default: page.html in the directory of the first RUN)")
+    given = parser.parse_args(argv)
+    if len(given.runs) > RUNS_MAX:
+        raise Bad(f"expected at most {RUNS_MAX} runs, found {len(given.runs)}")
+    return given
+
+
+def write(path, text):
+    """Writes a file aside and renames it, so that the name never shows half of a page."""
+    try:
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise Bad(f"--out: {path} exists, and is not a regular file; name a file, or - for standard output")
+        aside = f"{path}.penstock-partial-{os.getpid()}"
+        with open(aside, "wb") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX)  # else `penstock gc` would remove it
+                f.write(text)
+                f.flush()
+                os.fsync(f.fileno())
+                os.rename(aside, path)
+            except BaseException:
+                os.unlink(aside)
+                raise
+    except OSError as e:
+        raise Bad(f"--out: cannot write {path}: {e.strerror}") from e
+
+
+def make(given):
+    runs = reports.load(given.runs)
+    text = document.page(runs).encode("utf-8", "replace")
+    if given.out == "-":
+        sys.stdout.buffer.write(text)
+        return
+    out = given.out or os.path.join(runs[0].directory, "page.html")
+    write(out, text)
+    print(f"{out}: {len(text) / 1e3:.0f} kB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
+
+
+def main(argv):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        make(options(argv[1:]))
+        return 0
+    except Bad as e:
+        print(f"penstock page: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"penstock page: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
