@@ -3,143 +3,12 @@
  */
 #include "stages/trainer/trainer.h"
 #include "common/slots/minibatch.h"
-#include "common/store/dataset/rows.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
-
-/* ---- open --------------------------------------------------------------------------------------- */
-
-static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
-{
-    pst_rc rc = pst_dataset_open(&t->ds, pst_dataset_dir(self));
-    if (rc != PST_OK)
-        return rc;
-    t->dataset_open = true;
-    rc = pst_rows_join_types(&t->ds);
-    if (rc != PST_OK)
-        return rc;
-    rc = pst_dataset_choose_split(&t->ds, t->split, NULL);
-    if (rc != PST_OK)
-        return rc;
-    if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
-        return pst_fail(PST_E_ARG,
-                        "%s has no features, which the model needs (`penstock features` makes random ones)",
-                        t->ds.dir);
-    t->config.multilabel = !t->ds.labels.map && t->ds.multilabels.map;
-    t->config.classes = t->config.multilabel ? t->ds.multilabels.shape[1] : t->ds.classes;
-    if (t->config.classes < (t->config.multilabel ? 1 : 2))
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; a classifier needs at least 2",
-                        t->ds.dir, t->ds.classes);
-    return PST_OK;
-}
-
-/* Opens the device, with a queue for the model's largest calls, and takes the staging: from host memory,
- * products would read the features again and again. */
-static pst_rc open_device(struct pst_stage *self, struct trainer *t)
-{
-    const int64_t heads = t->config.model == PST_GNN_GAT ? t->config.heads : 1;
-    const int64_t widest =
-        pst_max_i64(t->ds.feature_dim, heads * pst_max_i64(t->config.classes, t->config.hidden));
-    pst_rc rc = pst_device_open(&t->device, pst_device_name(self));
-    if (rc != PST_OK || !pst_device_is_cuda(&t->device))
-        return rc;
-    /* an index takes four bytes of the slot, so there are no more edges than this */
-    rc = pst_device_queue(&t->device, (struct pst_queue_options){
-                                          .most = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)),
-                                          .columns = widest,
-                                          .products = true,
-                                          .tf32 = t->tf32});
-    if (rc == PST_OK)
-        rc = pst_inputs_stage(&t->inputs);
-    return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;
-}
-
-static bool is_typed(const struct trainer *t)
-{
-    return t->config.model >= PST_GNN_MODEL_KINDS;
-}
-
-static pst_rc open_model(struct pst_stage *self, struct trainer *t)
-{
-    struct pst_gnn_config *c = &t->config;
-    pst_rc rc = pst_inputs_open(&t->inputs, self, &t->device);
-    if (rc == PST_OK)
-        rc = open_device(self, t);
-    if (rc != PST_OK)
-        return rc;
-    c->in = t->ds.feature_dim;
-    c->seed = pst_seed(self);
-    c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
-    c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
-    c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
-    c->device = &t->device;
-    pst_gnn_typed_batch_init(&t->typed, &t->device);
-    rc = is_typed(t) ? pst_gnn_types_of(&t->types, &t->ds) : PST_OK;
-    c->types = is_typed(t) ? &t->types : NULL;
-    if (rc == PST_OK)
-        rc = pst_trainer_recipe_open(&t->recipe, c, &t->ds, pst_epochs(self), &t->device);
-    if (rc == PST_OK)
-        rc = pst_gnn_model_init(&t->model, c);
-    if (rc != PST_OK)
-        return rc;
-    t->model_open = true;
-    rc = pst_trainer_grains_open(&t->grains, self, &t->model, t->grain_count);
-    if (rc == PST_OK)
-        rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
-    if (rc != PST_OK)
-        return rc;
-    if (t->inputs.staging)
-        pst_log(self, "on %s: %" PRIu64 " bytes of device memory; products in %s", t->device.name,
-                t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
-    pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
-    t->identity.run = pst_run_identity(self);
-    const struct pst_gnn_eval_options options = {
-        .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
-    if (t->eval_every > 0 && t->replica == 0)
-        rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
-    if (rc == PST_OK && t->eval.spilled)
-        pst_log(self,
-                "evaluation: the activations need more than eval_memory, so they are stored in files; "
-                "evaluation uses %" PRIu64 " bytes of memory",
-                t->eval.memory_bytes);
-    return rc;
-}
-
-static pst_rc open_stage(struct pst_stage *self)
-{
-    struct trainer *t = pst_state(self);
-    pst_gnn_training_init(&t->done);
-    t->replica = pst_replica(self, NULL);
-    pst_rc rc = open_dataset(self, t);
-    if (rc == PST_OK)
-        rc = open_model(self, t);
-    if (rc == PST_OK && pst_resume_path(self))
-        rc = pst_gnn_state_load(pst_resume_path(self), &t->model, &t->done, &t->identity);
-    if (rc == PST_OK)
-        rc = pst_gnn_model_send(&t->model);
-    t->now = t->done;
-    return rc;
-}
-
-static void close_stage(struct pst_stage *self)
-{
-    struct trainer *t = pst_state(self);
-    pst_gnn_eval_close(&t->eval);
-    pst_trainer_grains_close(&t->grains);
-    if (t->model_open)
-        pst_gnn_model_release(&t->model);
-    pst_gnn_typed_batch_release(&t->typed);
-    pst_trainer_targets_close(&t->targets);
-    pst_trainer_recipe_close(&t->recipe);
-    pst_device_close(&t->device);
-    pst_inputs_close(&t->inputs);
-    if (t->dataset_open)
-        pst_dataset_close(&t->ds);
-}
 
 /* ---- the end of an epoch ------------------------------------------------------------------------- */
 
@@ -265,7 +134,7 @@ static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_
     if (rc == PST_OK)
         rc = pst_trainer_targets_bring(&t->targets, pst_minibatch_at(g->slot, g->batch.mb.vertices_at),
                                        &g->batch);
-    if (rc == PST_OK && is_typed(t)) {
+    if (rc == PST_OK && pst_trainer_is_typed(t)) {
         rc = pst_gnn_typed_batch_fill(&t->typed, &t->types, &t->model.terms, &g->batch.mb, g->slot);
         g->batch.typed = &t->typed;
     }
@@ -601,7 +470,7 @@ const struct pst_stage_desc pst_stage = {
     .replicas = PST_REPLICAS_MEET,
     .dataset = "features,labels,types,evaluated:split",
     .state_bytes = sizeof(struct trainer),
-    .open = open_stage,
+    .open = pst_trainer_open,
     .on_event = on_event,
-    .close = close_stage,
+    .close = pst_trainer_close,
 };

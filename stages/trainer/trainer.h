@@ -1,5 +1,5 @@
-/* trainer.h: the state of the trainer stage, for its parts: trainer.c (ports, parameters, events) and
- * report.c.
+/* trainer.h: the state of the trainer stage, for its parts: trainer.c (ports, parameters, events),
+ * open.c and report.c.
  *
  * Owner: the runtime, which allocates it. Threads: one. */
 #ifndef PST_TRAINER_H
@@ -49,6 +49,12 @@ struct trainer {
         double span_s;  /* the epochs' time, with waiting, without evaluations and checkpoints */
     } total;            /* of this process */
 };
+
+/* The stage's open and close. */
+PST_MUST_USE pst_rc pst_trainer_open(struct pst_stage *self);
+void pst_trainer_close(struct pst_stage *self);
+/* Whether the model has weights for each relation of a typed graph. */
+bool pst_trainer_is_typed(const struct trainer *t);
 
 /* Reports the current epoch. val: the accuracy (with several labels, micro-F1) of validation, negative if it
  * was not measured. by: the metric there. */
