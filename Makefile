@@ -131,10 +131,12 @@ $(BUILD)/tests/libpenstock-cuda-host.so: $(host_obj) kernels/cuda/exports.map
 	$(CXX) -shared -o $@ $(host_obj) $(ALL_LDFLAGS) $(cuda_exports) $(if $(SAN),,-Wl$(comma)-z$(comma)defs)
 
 STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring -ljansson -lxxhash -lm
+# Debian wants it of each library, also of one that only calls ours.
+NEEDS_LIBC := -Wl,--no-as-needed -lc
 define stage_rule
 $(BUILD)/lib/penstock/stages/$(1).so: $(2) $(libs)
 	@mkdir -p $$(@D)
-	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) -Wl,-Bsymbolic $$(RPATH_STAGE) $$(STAGE_LIBS)
+	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) -Wl,-Bsymbolic $$(RPATH_STAGE) $$(STAGE_LIBS) $$(NEEDS_LIBC)
 endef
 $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
@@ -302,7 +304,7 @@ tree: all
 	install -m755 $(libs) $(cuda_so) $(tree)/lib
 	install -m755 $(stage_so) $(tree)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(tree)/include/penstock/$$h; done
-	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py') stages/examples/*.py; do \
+	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py' -o -name '*.pyi' -o -name py.typed) stages/examples/*.py; do \
 	  install -D -m$$([ -x $$f ] && echo 755 || echo 644) $$f $(share)/penstock/$${f#tools/}; done
 	install -D -m644 tools/penstock/about/completion.bash $(share)/bash-completion/completions/penstock
 	install -D -m644 tools/penstock/about/completion.zsh $(share)/zsh/site-functions/_penstock
@@ -316,6 +318,14 @@ install: tree
 	rm -rf $(tree)
 uninstall:
 	tools/install-tree uninstall $(DESTDIR)$(PREFIX) $(installed)
+
+# What others install: tools/packages.
+.PHONY: wheel deb site
+wheel deb: tree
+	tools/packages/$@.py $(tree) $(BUILD)/packages
+	rm -rf $(tree)
+site: all
+	tools/site/site.py $(BUILD) $(BUILD)/site
 
 .PHONY: clean help
 clean:
@@ -334,6 +344,8 @@ help:
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'
 	@echo 'make install PREFIX=DIR   make uninstall PREFIX=DIR'
+	@echo 'make wheel deb      packages for pip and for Debian, into build/packages (tools/packages)'
+	@echo 'make site          the documentation as web pages, into build/site (tools/site)'
 	@echo 'make format lint clean'
 
 -include $(shell find $(BUILD) -path '$(BUILD)/tree-*' -prune -o -name '*.d' -print 2>/dev/null)
