@@ -325,7 +325,7 @@ wheel deb: tree
 	tools/packages/$@.py $(tree) $(BUILD)/packages
 	rm -rf $(tree)
 site: all
-	tools/site/site.py $(BUILD) $(BUILD)/site
+	tools/site/build_site.py $(BUILD) $(BUILD)/site
 
 .PHONY: clean help
 clean:
