@@ -89,7 +89,7 @@ def list_rooms(docs, names):
 def navigation(pipelines, pages):
     """[{title: file or list}], as mkdocs takes it."""
     guide = "tools/site/pages/{}.md".format
-    return [{"Penstock": "index.md"}, {"Concepts": guide("concepts")},
+    return [{"Home": "index.md"}, {"Concepts": guide("concepts")},
             {"How to": [{title_of(guide(name)): guide(name)} for name in GUIDES]},
             {"Pipelines": [{"All": "gallery/index.md"}, *[{name: f"gallery/{name}.md"} for name in pipelines]]},
             {"Python": "tools/python/README.md"},

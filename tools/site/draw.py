@@ -1,8 +1,10 @@
 """Draws a graph of stages as SVG: boxes in columns, from left to right, and arrows between them."""
 import html
 import re
+import textwrap
 
-BOX_W, BOX_H, GAP_X, GAP_Y, MARGIN, CHAR_W = 150, 54, 130, 34, 24, 6.6
+BOX_W, BOX_H, GAP_X, GAP_Y, MARGIN = 150, 54, 130, 34, 24
+CHAR_W, LINE_H, LABEL_CHARS = 6, 13, 20  # of a label's text
 STYLE = """<style>
 text { font: 13px sans-serif; fill: #222; text-anchor: middle } .name { font-weight: bold } .label { font-size: 11px; fill: #555 }
 .box { fill: #eef3fb; stroke: #4a6fa5; stroke-width: 1.5 } .store { fill: #f4f0e4; stroke: #9a8240 }
@@ -34,37 +36,44 @@ def place(nodes, edges):
     return where, max(rows) + 1, tallest
 
 
-def arrow(start, end, label, kind, bend):
-    """An arrow between two boxes with its label. One that leads back, or over other columns, bends below the boxes."""
+def arrow(start, end, kind, bend, above):
+    """The path of an arrow between two boxes, and the middle of its label. An arrow that leads back, or over other columns,
+    bends around the boxes: below them, or above."""
     (x1, y1), (x2, y2) = start, end
-    forward = x2 > x1
-    near = forward and x2 - x1 < 1.5 * (BOX_W + GAP_X)
-    if near:
+    if x1 < x2 < x1 + 1.5 * (BOX_W + GAP_X):
         ax, ay, bx, by = x1 + BOX_W, y1 + BOX_H / 2 + bend * 16, x2, y2 + BOX_H / 2 + bend * 16
-        path, mx, my = f"M{ax},{ay} C{ax + 50},{ay} {bx - 50},{by} {bx},{by}", (ax + bx) / 2, (ay + by) / 2 - 5
+        path, middle = f"M{ax},{ay} C{ax + 50},{ay} {bx - 50},{by} {bx},{by}", ((ax + bx) / 2, (ay + by) / 2 - 5)
     else:
-        side, ax, bx = (1, x1 + BOX_W * .6, x2 + BOX_W * .4) if bend <= 1 else (-1, x1 + BOX_W * .7, x2 + BOX_W * .3)
-        ay, by = (y1 + BOX_H, y2 + BOX_H) if side > 0 else (y1, y2)
-        deep = 46 + 14 * abs(bend)
-        low = (max(ay, by) + deep) if side > 0 else (min(ay, by) - deep)
-        path, mx, my = f"M{ax},{ay} C{ax},{low} {bx},{low} {bx},{by}", (ax + bx) / 2, low * .75 + max(ay, by) * .25 - 3
-    width = CHAR_W * len(label) * .9
-    text = (f'<rect class="under" x="{mx - width / 2:.0f}" y="{my - 10:.0f}" width="{width:.0f}" height="13"/>'
-            f'<text class="label" x="{mx:.0f}" y="{my:.0f}">{html.escape(label)}</text>') if label else ""
-    return f'<path class="{kind}" d="{path}" marker-end="url(#a)"/>', text
+        ax, bx = x1 + BOX_W * .6, x2 + BOX_W * .4
+        ay, by, deep = (y1, y2, -46 - 14 * bend) if above else (y1 + BOX_H, y2 + BOX_H, 46 + 14 * bend)
+        turn = (min if above else max)(ay, by) + deep
+        path, middle = f"M{ax},{ay} C{ax},{turn} {bx},{turn} {bx},{by}", ((ax + bx) / 2, turn * .75 + (ay + by) / 2 * .25 - 3)
+    return f'<path class="{kind}" d="{path}" marker-end="url(#a)"/>', middle
+
+
+def written(label, x, y):
+    """A label in lines that fit between two boxes; the last line is at y."""
+    lines = textwrap.wrap(label, LABEL_CHARS)
+    out = ""
+    for k, line in enumerate(lines):
+        width, at = CHAR_W * len(line), y - (len(lines) - 1 - k) * LINE_H
+        out += (f'<rect class="under" x="{x - width / 2:.0f}" y="{at - 10:.0f}" width="{width:.0f}" height="13"/>'
+                f'<text class="label" x="{x:.0f}" y="{at:.0f}">{html.escape(line)}</text>')
+    return out
 
 
 def draw(nodes, edges, title):
     """nodes: {id: (name, second line, class)}, in an order in which most edges lead forward. edges: (from, to, label, class)."""
     where, across, down = place(nodes, edges)
     width = 2 * MARGIN + across * BOX_W + (across - 1) * GAP_X
-    height = 2 * MARGIN + 40 + down * BOX_H + (down - 1) * GAP_Y + 70
+    height = 2 * MARGIN + 20 + down * BOX_H + (down - 1) * GAP_Y + 50
     lines, labels, between = [], [], {}
     for a, b, label, kind in edges:
         bend = between[a, b] = between.get((a, b), -1) + 1
-        line, text = arrow(where[a], where[b], label, kind, bend)
+        beneath = any(x == where[a][0] and y > where[a][1] for x, y in where.values())
+        line, middle = arrow(where[a], where[b], kind, bend, beneath)
         lines.append(line)
-        labels.append(text)
+        labels.append(written(label, *middle))
     boxes = [f'<rect class="box {kind}" x="{x:.0f}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="8"/>'
              f'<text class="name" x="{x + BOX_W / 2:.0f}" y="{y + (23 if second else 32):.0f}">{html.escape(name)}</text>'
              f'<text class="label" x="{x + BOX_W / 2:.0f}" y="{y + 41:.0f}">{html.escape(second)}</text>'

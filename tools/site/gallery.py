@@ -73,7 +73,7 @@ class Commented:
         return "\n".join([*out, "  ]", "}", ""])
 
 
-def comment(text, indent, width=116):
+def comment(text, indent, width=94):
     lines, line = [], ""
     for word in text.split():
         if len(indent) + 3 + len(line) + 1 + len(word) > width:

@@ -9,16 +9,19 @@ NOISE = re.compile(r"#(ifndef|define) PST_\w+_H\b.*\n|#include.*\n|#endif.*\n|PS
 
 
 def prose(comment):
-    """A comment as a paragraph, with lists that are indented in it kept as they are."""
-    lines = [re.sub(r"^\s*\* ?", "", line).rstrip() for line in comment.strip().splitlines()]
-    out = []
-    for line in lines:
-        literal = line.startswith("   ")
-        out.append(("    " + line) if literal else line)
-        if literal != (len(out) > 1 and out[-2].startswith("    ")) and out[-1] and len(out) > 1 and out[-2]:
-            out.insert(-1, "")
-    return re.sub(r"(?<![`\w])(\w*\*\w*|\w+_\w+(?:\(\))?)(?![`\w])", lambda m: f"`{m[1]}`" if not m[1].startswith("*") else m[1],
-                  "\n".join(out)).replace("<", "&lt;") if "    " not in "\n".join(out) else "\n".join(out).replace("<", "&lt;")
+    """A comment as Markdown: paragraphs, and as code what is indented in it. Names of C become code."""
+    out, literal = [], False
+    for line in comment.strip().splitlines():
+        line = re.sub(r"^\s*\* ?", "", line).rstrip()
+        if line.startswith("   ") != literal and line:
+            literal = not literal
+            out.append("")
+        out.append("    " + line if literal else names(line).replace("<", "&lt;"))
+    return "\n".join(out)
+
+
+def names(line):
+    return line if "`" in line else re.sub(r"\b(pst_\w+(?:\(\))?|PST_\w+)", r"`\1`", line)
 
 
 def declared(code):
@@ -35,7 +38,8 @@ def header(path, name):
     with open(path) as f:
         text = f.read()
     first = COMMENT.match(text)
-    page = [f"# {name}", prose(re.sub(r"^\s*\S+\.h: ", "", first[1]))]
+    about = prose(re.sub(r"^\s*\S+\.h: ", "", first[1]))
+    page = [f"# {name}", about[0].upper() + about[1:]]
     body = NOISE.sub("", text[first.end():])
     for part in re.split(r"\n\s*\n", join_bodies(body)):
         part = part.strip("\n")
