@@ -69,7 +69,7 @@ def a_wheel_has_all_that_it_needs():
             assert {entry.date_time[:3] for entry in z.infolist()} == {(2023, 11, 14)}
         tag = re.search(r"Tag: (.*)", about)[1]
         assert os.path.basename(wheel) == f"penstock-1-{tag}.whl" and re.fullmatch(r"py3-none-(manylinux_\d+_\d+|linux)_\w+", tag), wheel
-        assert {"penstock/__main__.py", "penstock/py.typed", "penstock/_tree/bin/penstock-stage", "penstock/_tree/lib/penstock/stages/trainer.so",
+        assert {"penstock/__main__.py", "penstock/py.typed", "penstock/__init__.pyi", "penstock/_tree/bin/penstock-stage", "penstock/_tree/lib/penstock/stages/trainer.so",
                 "penstock/_tree/share/penstock/pipelines/hyperion.json", "penstock/_tree/include/penstock/common/stage.h",
                 "penstock/_tree/licences/libzmq.so.5.txt", "penstock/_tree/lib/libdnnl.so.2"} <= names
         at = unpack(wheel, p.path("site"))

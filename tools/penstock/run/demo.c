@@ -10,8 +10,10 @@
 #include "tools/penstock/cli/options.h"
 
 #define PIPELINE "hyperion"
-#define CACHE "stages.planner.params.cpu_cache=1MiB" /* a tenth of the features: the rest is read from disk  \
-                                                      */
+#define DATASET "data/demo"
+#define CACHE                                                                                                \
+    "stages.planner.params.cpu_cache=1MiB" /* a tenth of the features: the rest is read from disk            \
+                                            */
 
 static int cannot_start(const char *command)
 {
@@ -20,13 +22,14 @@ static int cannot_start(const char *command)
 }
 
 /* Returns the exit code of `penstock gen`. */
-static int generate(const char *dir)
+static int generate(void)
 {
-    if (pst_file_make_parents(dir) != PST_OK)
-        return command_result("demo", PST_E_IO);
+    const pst_rc rc = pst_file_make_parents(DATASET);
+    if (rc != PST_OK)
+        return command_result("demo", rc);
     const pid_t child = fork();
     if (child == 0) {
-        (void)execl("/proc/self/exe", "penstock", "gen", "community", dir, "--seed", "1", (char *)NULL);
+        (void)execl("/proc/self/exe", "penstock", "gen", "community", DATASET, "--seed", "1", (char *)NULL);
         _exit(cannot_start("gen"));
     }
     int status = 0;
@@ -40,23 +43,23 @@ static int generate(const char *dir)
 
 int cmd_demo(int argc, char **argv)
 {
-    static const char usage[] =
-        "usage: penstock demo [DIR]\n"
-        "Trains GraphSAGE on a small generated dataset. A cache holds a tenth of the features, and the "
-        "others are "
-        "read from disk:\n"
-        "`penstock run " PIPELINE " --dataset DIR --set " CACHE "`.\n"
-        "If DIR (default: data/demo) does not exist, `penstock gen community DIR --seed 1` makes it.\n";
-    const bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc > 2 || help || (argc == 2 && argv[1][0] == '-')) {
+    static const char usage[] = "usage: penstock demo\n"
+                                "Trains GraphSAGE on a small generated dataset. A cache holds a tenth of the "
+                                "features, and the others are "
+                                "read from disk.\n"
+                                "These are the commands. The first one is left out if " DATASET " exists:\n"
+                                "\n"
+                                "  penstock gen community " DATASET " --seed 1\n"
+                                "  penstock run " PIPELINE " --dataset " DATASET " --set " CACHE "\n";
+    const bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    if (argc > 1) {
         fprintf(help ? stdout : stderr, "%s", usage);
         return help ? 0 : 2;
     }
-    const char *dir = argc == 2 ? argv[1] : "data/demo";
-    const int status = access(dir, F_OK) == 0 ? 0 : generate(dir);
+    const int status = access(DATASET, F_OK) == 0 ? 0 : generate();
     if (status != 0)
         return status;
-    (void)execl("/proc/self/exe", "penstock", "run", PIPELINE, "--dataset", dir, "--set", CACHE,
+    (void)execl("/proc/self/exe", "penstock", "run", PIPELINE, "--dataset", DATASET, "--set", CACHE,
                 (char *)NULL);
     return cannot_start("run");
 }
