@@ -302,6 +302,9 @@ lint: deps-test
 public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/array_id.h common/store/store.h common/util/rng.h \
   kernels/twin.h stages/lib/device/device.h stages/lib/sampling/sampling.h stages/lib/sampling/fill_device.h
 public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | grep -oE '[a-z0-9_/]+\.h' | sort -u)
+# What else a user of an installation reads.
+rooms := common kernels pipelines stages tests tools
+sdk_examples := stages/passthrough.c tests/pipeline/outside/favour.c tests/stages/times.py
 # `make install` makes the tree of files below $(BUILD), and copies it. The list of what was new is for `make uninstall`.
 tree := $(BUILD)/tree-$(shell echo $$PPID)# of this make, as others may run
 share := $(tree)/share
@@ -316,6 +319,8 @@ tree: all
 	for h in $(public_headers); do install -D -m644 $$h $(tree)/include/penstock/$$h; done
 	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py' -o -name '*.pyi' -o -name py.typed) stages/examples/*.py; do \
 	  install -D -m$$([ -x $$f ] && echo 755 || echo 644) $$f $(share)/penstock/$${f#tools/}; done
+	for f in $$(find README.md $(rooms) -name README.md); do install -D -m644 $$f $(share)/doc/penstock/$$f; done
+	for f in $(sdk_examples); do install -D -m644 $$f $(share)/doc/penstock/examples/$${f##*/}; done
 	install -D -m644 tools/penstock/about/completion.bash $(share)/bash-completion/completions/penstock
 	install -D -m644 tools/penstock/about/completion.zsh $(share)/zsh/site-functions/_penstock
 	install -D -m644 tools/penstock/about/completion.fish $(share)/fish/vendor_completions.d/penstock.fish

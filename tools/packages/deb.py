@@ -43,6 +43,7 @@ PLACES = (
     ("share/penstock/stages/examples/", "python3-penstock", SHARE + "stages/examples/"),
     ("share/penstock/installed", None, None),
     ("share/penstock/", "penstock", SHARE),
+    ("share/doc/penstock/examples/", "penstock-dev", "usr/share/doc/penstock-dev/examples/"),
     ("share/doc/", "penstock", "usr/share/doc/"),
     ("share/man/", "penstock", "usr/share/man/"),
     ("share/bash-completion/", "penstock", "usr/share/bash-completion/"),

@@ -89,6 +89,16 @@ def add_libraries(to):
     return sorted(added)
 
 
+def point_at_neighbours(to):
+    """Gives libraries without a search path the path of their own folder. The programs' RPATH suffices to find them, but
+    auditwheel does not know that. Call it after strip, which may break what patchelf has changed."""
+    lib = os.path.join(to, INSIDE, "lib")
+    for name in sorted(os.listdir(lib)) if shutil.which("patchelf") else ():
+        path = os.path.join(lib, name)
+        if os.path.isfile(path) and not re.search(r"R(UN)?PATH", subprocess.run(["readelf", "-d", path], capture_output=True, text=True).stdout):
+            subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", path], check=True)
+
+
 def digest(data):
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
@@ -121,7 +131,9 @@ def pack(to, tag, release, out):
 
 def platform_of(wheel):
     """The platform that auditwheel finds the wheel to be for; None: it is not installed, or only finds this machine's kind."""
-    r = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True)
+    if not shutil.which("auditwheel"):
+        return None
+    r = subprocess.run(["auditwheel", "show", wheel], capture_output=True, text=True)
     found = re.search(r'platform tag:\s+"(manylinux_\w+)"', re.sub(r"\s+", " ", r.stdout))
     return found[1] if r.returncode == 0 and found else None
 
@@ -135,6 +147,7 @@ def main():
         for name in files(to):
             if is_elf(os.path.join(to, name)):
                 strip(os.path.join(to, name))
+        point_at_neighbours(to)
         release = version(tree)
         path = pack(to, "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_"), release, out)
         better = platform_of(path)
