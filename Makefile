@@ -59,6 +59,16 @@ cuda_so := $(if $(SAN),,$(if $(NVCC),$(BUILD)/lib/libpenstock-cuda.so))
 helpers := $(patsubst tools/%.c,$(BUILD)/bin/%,$(helper_src))
 tests_bin := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(test_src)))
 
+# A line for each file that is made. V=1 prints the commands, and -s nothing.
+ifeq ($(V),)
+.SILENT:
+begin = mkdir -p $(@D)$(if $(findstring s,$(firstword -$(MAKEFLAGS))),, && echo '  $@')
+else
+begin = mkdir -p $(@D)
+endif
+# Objects are compiled once, where ccache is installed.
+CCACHE ?= $(shell command -v ccache)
+
 .PHONY: all
 all: $(libs) $(cuda_so) $(stage_so) $(helpers) $(if $(cmd_src),$(BUILD)/bin/penstock)
 
@@ -73,30 +83,30 @@ $(BUILD)/obj/tools/penstock/cli/version.o: $(BUILD)/version
 .PHONY: FORCE
 
 $(BUILD)/obj/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+	$(begin)
+	$(CCACHE) $(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
 
 $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) $(CORE_LIBS)
 
 $(BUILD)/lib/libpenstock-data.so: $(call obj,$(data_src)) $(BUILD)/lib/libpenstock.so
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock $(DATA_LIBS)
 
 # gemm.c opens this library when the first product is made. It only names oneDNN, in the installed version, so that
 # loaders, packagers and `ldd` find it.
 $(BUILD)/lib/libpenstock-onednn.so: Makefile
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -shared -o $@ -Wl,--no-as-needed -ldnnl $(LDFLAGS)
 
 # LeakSanitizer can crash on the thread-local data of a library that was opened late, so it is linked there.
 $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) $(if $(SAN),-Wl$(comma)--no-as-needed -ldnnl) -lgomp -lm
 
 $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/libpenstock.so $(BUILD)/lib/libpenstock-cpu.so
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,-Bsymbolic -L$(BUILD)/lib -lpenstock -lpenstock-cpu -luring -lxxhash -lmetis -lm
 
 # The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
@@ -105,10 +115,10 @@ NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompi
 comma := ,
 cuda_exports := -Wl,--version-script=kernels/cuda/exports.map
 $(BUILD)/obj/kernels/cuda/%.nvcc.o: kernels/cuda/%.cu
-	@mkdir -p $(@D)
+	$(begin)
 	$(NVCC) $(NVCC_FLAGS) -Xptxas -v -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log); exit 1; }
 $(BUILD)/lib/libpenstock-cuda.so: $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.nvcc.o,$(cuda_src)) kernels/cuda/exports.map
-	@mkdir -p $(@D)
+	$(begin)
 	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map,-z,defs -lcublasLt
 
 # What each kernel takes of a multiprocessor, as the compiler reports it.
@@ -121,53 +131,55 @@ CXX ?= g++
 host_flags := -std=c++17 -Wall -Wextra -Werror -Wconversion -Wpointer-arith -Wno-unknown-pragmas $(CFLAGS) -fPIC -fvisibility=hidden -pthread -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I. -Ikernels/cuda/host
 host_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.host.o,$(cuda_src)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(sort $(wildcard kernels/cuda/host/*.cpp)))
 $(BUILD)/obj/kernels/cuda/%.host.o: kernels/cuda/%.cu
-	@mkdir -p $(@D)
-	$(CXX) $(host_flags) -x c++ -c -o $@ $<
+	$(begin)
+	$(CCACHE) $(CXX) $(host_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/kernels/cuda/host/%.o: kernels/cuda/host/%.cpp
-	@mkdir -p $(@D)
-	$(CXX) $(host_flags) -Wshadow -c -o $@ $<
+	$(begin)
+	$(CCACHE) $(CXX) $(host_flags) -Wshadow -c -o $@ $<
 $(BUILD)/tests/libpenstock-cuda-host.so: $(host_obj) kernels/cuda/exports.map
-	@mkdir -p $(@D)
+	$(begin)
 	$(CXX) -shared -o $@ $(host_obj) $(ALL_LDFLAGS) $(cuda_exports) $(if $(SAN),,-Wl$(comma)-z$(comma)defs)
 
 STAGE_LIBS = -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu -luring -ljansson -lxxhash -lm
+# Debian wants it of each library, also of one that only calls ours.
+NEEDS_LIBC := -Wl,--no-as-needed -lc
 define stage_rule
 $(BUILD)/lib/penstock/stages/$(1).so: $(2) $(libs)
-	@mkdir -p $$(@D)
-	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) -Wl,-Bsymbolic $$(RPATH_STAGE) $$(STAGE_LIBS)
+	$$(begin)
+	$$(CC) -shared -o $$@ $$(filter %.o,$$^) $$(ALL_LDFLAGS) -Wl,-Bsymbolic $$(RPATH_STAGE) $$(STAGE_LIBS) $$(NEEDS_LIBC)
 endef
 $(foreach f,$(stage_files),$(eval $(call stage_rule,$(patsubst stages/%.c,%,$(f)),$(call obj,$(f)))))
 $(foreach d,$(stage_dirs),$(eval $(call stage_rule,$(d),$(call obj,$(sort $(wildcard stages/$(d)/*.c))))))
 
 $(BUILD)/bin/penstock: $(call obj,$(cmd_src)) $(libs)
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) $(CMD_LIBS)
 
 $(BUILD)/bin/penstock-%: $(BUILD)/obj/tools/penstock-%.o $(libs)
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) $(RPATH_BIN) -L$(BUILD)/lib -lpenstock $(CORE_LIBS)
 
 # A test may #include the .c file that it looks into. If that is part of a stage or of the command, this archive has
 # the rest of it: the linker takes what the test lacks.
 inside := $(call obj,$(sort $(wildcard stages/*/*.c)) $(filter-out tools/penstock/main.c,$(cmd_src)))
 $(BUILD)/tests/libinside.a: $(inside)
-	@mkdir -p $(@D)
+	$(begin)
 	rm -f $@ && ar rcs $@ $^
 $(BUILD)/tests/%: tests/%.c $(libs) $(BUILD)/tests/libinside.a
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/libinside.a $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
 f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/gnn/types/*.c stages/lib/embed/*.c stages/lib/device/*.c))
 $(BUILD)/obj-f64/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<
+	$(begin)
+	$(CCACHE) $(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<
 $(BUILD)/tests/libf64.a: $(f64_obj)
-	@mkdir -p $(@D)
+	$(begin)
 	rm -f $@ && ar rcs $@ $^
 $(BUILD)/tests/%_f64: tests/%_f64.c $(BUILD)/tests/libf64.a $(BUILD)/lib/libpenstock.so
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -MF $@.d -o $@ $< $(BUILD)/tests/libf64.a $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lgomp -lxxhash -ljansson -lm -lcmocka
 
@@ -176,7 +188,7 @@ guest_bin := $(patsubst tests/qemu/%.c,$(BUILD)/tests/qemu/%,$(wildcard tests/qe
 
 # Tests of the host build, in C++.
 $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
-	@mkdir -p $(@D)
+	$(begin)
 	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
 
 # A CUDA driver for tests of what looks for one.
@@ -184,32 +196,32 @@ fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1)
 $(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
 $(BUILD)/tests/gpu/fake/libnvidia-ml.so.1: tests/gpu/fake_libnvml.c
 $(fakes):
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) $(filter-out -fsanitize% -fvisibility%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
 
 # Stages that only tests use.
 test_stages := $(patsubst tests/stages/%.c,$(BUILD)/tests/stages/%.so,$(wildcard tests/stages/*.c))
 $(BUILD)/tests/stages/%.so: tests/stages/%.c $(libs)
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -shared -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS)
 
 $(BUILD)/bench/%: tools/bench/%.c $(libs)
-	@mkdir -p $(@D)
+	$(begin)
 	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) $(CORE_LIBS)
 
 # The GPU's: by nvcc for one, and by g++ over the host build, where it checks everything and times nothing.
 gpu_bench := $(sort $(wildcard tools/bench/gpu/*.cu))
 $(BUILD)/obj/tools/bench/gpu/%.nvcc.o: tools/bench/gpu/%.cu
-	@mkdir -p $(@D)
+	$(begin)
 	$(NVCC) $(NVCC_FLAGS) -MMD -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/bench/gpu: $(patsubst %.cu,$(BUILD)/obj/%.nvcc.o,$(gpu_bench)) $(libs) $(cuda_so)
-	@mkdir -p $(@D)
+	$(begin)
 	$(NVCC) -o $@ $(filter %.o,$^) -Xlinker -rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu
 $(BUILD)/obj/tools/bench/gpu/%.host.o: tools/bench/gpu/%.cu
-	@mkdir -p $(@D)
-	$(CXX) $(host_flags) -x c++ -c -o $@ $<
+	$(begin)
+	$(CCACHE) $(CXX) $(host_flags) -x c++ -c -o $@ $<
 $(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(libs) $(BUILD)/tests/libpenstock-cuda-host.so
-	@mkdir -p $(@D)
+	$(begin)
 	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu
 
 # The benches: tools/bench/README.md. Without what --bench installs, the benches that need it are skipped.
@@ -290,6 +302,9 @@ lint: deps-test
 public := common/stage.h common/wire.h common/slots/minibatch.h common/slots/request.h common/store/array_id.h common/store/store.h common/util/rng.h \
   kernels/twin.h stages/lib/device/device.h stages/lib/sampling/sampling.h stages/lib/sampling/fill_device.h
 public_headers = $(shell $(CC) -std=c17 -D_GNU_SOURCE -I. -MM -x c $(public) | grep -oE '[a-z0-9_/]+\.h' | sort -u)
+# What else a user of an installation reads.
+rooms := common kernels pipelines stages tests tools
+sdk_examples := stages/passthrough.c tests/pipeline/outside/favour.c tests/stages/times.py
 # `make install` makes the tree of files below $(BUILD), and copies it. The list of what was new is for `make uninstall`.
 tree := $(BUILD)/tree-$(shell echo $$PPID)# of this make, as others may run
 share := $(tree)/share
@@ -302,8 +317,10 @@ tree: all
 	install -m755 $(libs) $(cuda_so) $(tree)/lib
 	install -m755 $(stage_so) $(tree)/lib/penstock/stages
 	for h in $(public_headers); do install -D -m644 $$h $(tree)/include/penstock/$$h; done
-	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py' -o -name 'page.[cj]s*') stages/examples/*.py; do \
+	for f in $$(find pipelines -name '*.json') $$(find tools/python/penstock -name '*.py' -o -name '*.pyi' -o -name py.typed -o -name 'page.[cj]s*') stages/examples/*.py; do \
 	  install -D -m$$([ -x $$f ] && echo 755 || echo 644) $$f $(share)/penstock/$${f#tools/}; done
+	for f in $$(find README.md $(rooms) -name README.md); do install -D -m644 $$f $(share)/doc/penstock/$$f; done
+	for f in $(sdk_examples); do install -D -m644 $$f $(share)/doc/penstock/examples/$${f##*/}; done
 	install -D -m644 tools/penstock/about/completion.bash $(share)/bash-completion/completions/penstock
 	install -D -m644 tools/penstock/about/completion.zsh $(share)/zsh/site-functions/_penstock
 	install -D -m644 tools/penstock/about/completion.fish $(share)/fish/vendor_completions.d/penstock.fish
@@ -317,11 +334,19 @@ install: tree
 uninstall:
 	tools/install-tree uninstall $(DESTDIR)$(PREFIX) $(installed)
 
+# What others install: tools/packages.
+.PHONY: wheel deb site
+wheel deb: tree
+	tools/packages/$@.py $(tree) $(BUILD)/packages
+	rm -rf $(tree)
+site: all
+	tools/site/build_site.py $(BUILD) $(BUILD)/site
+
 .PHONY: clean help
 clean:
 	rm -rf build build-asan build-ubsan build-tsan build-fuzz
 help:
-	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/)'
+	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/; V=1: print all commands)'
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
@@ -334,6 +359,8 @@ help:
 	@echo 'make valgrind       memcheck over the unit tests and small pipelines'
 	@echo 'make accept        long tests: real data, memory limits, a fresh root'
 	@echo 'make install PREFIX=DIR   make uninstall PREFIX=DIR'
+	@echo 'make wheel deb      packages for pip and for Debian, into build/packages (tools/packages)'
+	@echo 'make site          the documentation as web pages, into build/site (tools/site)'
 	@echo 'make format lint clean'
 
 -include $(shell find $(BUILD) -path '$(BUILD)/tree-*' -prune -o -name '*.d' -print 2>/dev/null)

@@ -139,6 +139,15 @@ struct pst_into {
 
 #define PST_AUTO (-1) /* the stored value of "auto"; an unsigned member has all bits set */
 
+/* What the text of a parameter names. If it is a relative path, it starts at the directory in which
+ * `penstock` was started; the pipeline file that a run writes has the absolute path. */
+enum pst_param_path {
+    PST_PATH_NONE = 0,
+    PST_PATH_FILE,    /* a file */
+    PST_PATH_FILES,   /* files or PCI addresses, separated by commas */
+    PST_PATH_OR_NAME, /* a file, if the text has a '/'; else a name */
+};
+
 struct pst_param_desc {
     const char *name; /* letters, digits, _ and - */
     enum pst_param_type type;
@@ -160,6 +169,7 @@ struct pst_param_desc {
     bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */
     bool divided;   /* INT: a power of two that the replicas of the stage divide, so it is a multiple of their
                        number */
+    unsigned char path; /* STRING: enum pst_param_path */
 };
 
 /* ---- the description: the stage -------------------------------------------------------------- */

@@ -33,7 +33,8 @@ static json_t *identity_of(const struct pst_pipeline *pl)
                 continue;
             any = true;
             (void)snprintf(path, sizeof path, "stages.%s.params.%s", stage->origin, p->name);
-            (void)json_object_set(all, path, json_object_get(stage->params, p->name));
+            (void)json_object_set_new(all, path,
+                                      pst_pipeline_absolute(p, json_object_get(stage->params, p->name)));
         }
         (void)snprintf(path, sizeof path, "stages.%s.run", stage->origin);
         if (any)

@@ -4,12 +4,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/pipeline/json/diag.h"
 #include "common/pipeline/graph.h"
 #include "common/pipeline/load_impl.h"
 #include "common/ipc/bus.h"
 #include "common/ipc/gpus.h"
+#include "common/util/install.h"
 
 #define HELP_MAX 2048
 
@@ -283,9 +285,20 @@ static void set_base_dir(struct pst_pipeline *pl, const char *file)
         (void)snprintf(pl->base_dir, sizeof pl->base_dir, ".");
 }
 
+/* A name that is neither a path nor a file here can be that of an installed pipeline. */
+static const char *find_file(const char *given, char installed[PST_PATH_MAX])
+{
+    return strchr(given, '/') == NULL && access(given, F_OK) != 0 &&
+                   pst_install_pipeline_path(given, installed)
+               ? installed
+               : given;
+}
+
 bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct pst_pipeline_options *options,
                        struct pst_diag *diag)
 {
+    char installed[PST_PATH_MAX];
+    file = find_file(file, installed);
     memset(pl, 0, sizeof *pl);
     /* with room for copies between devices */
     pl->stages = calloc(PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX, sizeof *pl->stages);

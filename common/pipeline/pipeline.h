@@ -66,15 +66,19 @@ struct pst_pipeline_options {
     bool group_all; /* every stage becomes a thread of one process */
 };
 
-/* Loads and checks a pipeline file. All errors go to diag; false if there are any. */
+/* Loads and checks a pipeline file, or the installed pipeline of the name `file`. All errors go to diag;
+ * false if there are any. */
 PST_API bool pst_pipeline_load(struct pst_pipeline *pl, const char *file,
                                const struct pst_pipeline_options *options, struct pst_diag *diag);
 PST_API void pst_pipeline_release(struct pst_pipeline *pl);
 
 /* Writes the pipeline as one file, with its overlays and --set merged, and with its seed and epochs. The
- * paths of the dataset and of stages become absolute; paths in parameters stay as they are. PST_E_IO: it
- * cannot be written. */
+ * paths of the dataset, of stages and in parameters become absolute. PST_E_IO: it cannot be written. */
 PST_API PST_MUST_USE pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path);
+
+/* A value of a parameter, whose relative paths (pst_param_desc.path) start at this directory, with absolute
+ * paths. The caller releases it; NULL: out of memory. */
+PST_API_TEST json_t *pst_pipeline_absolute(const struct pst_param_desc *param, const json_t *value);
 
 /* The index of a stage; -1: there is none of this name. */
 PST_API_TEST int pst_pipeline_stage(const struct pst_pipeline *pl, const char *name);

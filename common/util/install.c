@@ -36,6 +36,17 @@ pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX])
     return PST_OK;
 }
 
+bool pst_install_pipeline_path(const char *name, char out[PST_PATH_MAX])
+{
+    static const char *const places[] = {"../../pipelines/", "../share/penstock/pipelines/"};
+    char file[PST_PATH_MAX];
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (snprintf(file, sizeof file, "%s%s.json", places[i], name) < (int)sizeof file &&
+            pst_install_program_path(file, out) == PST_OK && access(out, R_OK) == 0)
+            return true;
+    return false;
+}
+
 pst_rc pst_install_stage_dir(char out[PST_PATH_MAX])
 {
     const char *dir = getenv("PENSTOCK_STAGES");

@@ -8,6 +8,10 @@
  * environment variable PENSTOCK_BIN overrides the directory. */
 PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_PATH_MAX]);
 
+/* The path of the installed pipeline `name`: NAME.json in the pipelines of the source tree or of an
+ * installation. False: there is none. */
+bool pst_install_pipeline_path(const char *name, char out[PST_PATH_MAX]);
+
 /* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
 PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
 

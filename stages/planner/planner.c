@@ -477,6 +477,7 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct planner, hotness_file),
      .def = "\"\"",
      .needed_if = "hotness=file",
+     .path = PST_PATH_FILE,
      .help =
          "path of an .npy file of scores, for example hotness.npy of a plan: (hops + 1, vertices), the last "
          "row for features; or (vertices,)"},
@@ -574,6 +575,7 @@ static const struct pst_param_desc params[] = {
      .type = PST_PARAM_STRING,
      .into = PST_INTO(struct planner, reuse),
      .def = "\"\"",
+     .path = PST_PATH_FILE,
      .help = "path of an earlier plan.json to use instead of making a plan"},
     {0},
 };

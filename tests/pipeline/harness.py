@@ -177,6 +177,23 @@ def command(*args, code=0, cwd=None):
     return r
 
 
+def build_outside(p, name="favour.c", compiler=("cc", "-Wextra")):
+    """A file of tests/pipeline/outside, built as its author would: against an installed Penstock."""
+    if SAN:
+        raise Skip("built against the plain installation")
+    prefix, mine = p.path("installed"), p.path(name + ".so")
+    subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
+                   cwd=ROOT, check=True, capture_output=True)
+    source = os.path.join(ROOT, "tests", "pipeline", "outside", name)
+    env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
+                           capture_output=True, text=True).stdout.split()
+    # as CMake projects do: what is not declared to be visible is hidden
+    subprocess.run([*compiler, "-Wall", "-Werror", "-fvisibility=hidden", "-shared", "-fPIC", "-o", mine, source, *flags],
+                   check=True)
+    return mine
+
+
 def leftovers():
     """Processes, sockets and shared memory of this test's runs, which should all have ended."""
     found = []

@@ -4,6 +4,7 @@
 
 #include "common/pipeline/desc/caps_impl.h"
 #include "common/pipeline/desc/desc.h"
+#include "common/pipeline/pipeline.h"
 
 struct value {
     enum pst_param_type type;
@@ -286,8 +287,42 @@ static void test_binding(void **state)
                  "the struct member that stores this parameter has another type");
     INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1,
                  "the struct member that stores this parameter has another type");
+    INTO_REFUSED(0, one[0].path = PST_PATH_FILE, "only a string parameter can name a file");
+    INTO_REFUSED(7, one[0].path = PST_PATH_OR_NAME + 1, "only a string parameter can name a file");
     INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4,
                  "would be stored outside the stage's state, which has");
+}
+
+static void test_absolute(void **state)
+{
+    (void)state;
+    static const struct {
+        enum pst_param_path path;
+        const char *given, *expected; /* after the directory where there is a '@' */
+    } cases[] = {
+        {PST_PATH_NONE, "./a", "./a"},
+        {PST_PATH_FILE, "", ""},
+        {PST_PATH_FILE, "a,b", "@/a,b"},
+        {PST_PATH_FILE, "/a", "/a"},
+        {PST_PATH_OR_NAME, "labor", "labor"},
+        {PST_PATH_OR_NAME, "./mine.so", "@/./mine.so"},
+        {PST_PATH_FILES, "a,/b,,c/d", "@/a,/b,,@/c/d"},
+        {PST_PATH_FILES, "0000:5e:00.0,a", "0000:5e:00.0,@/a"},
+        {PST_PATH_FILES, "0000:5e:00,a:b:c.d.e", "@/0000:5e:00,@/a:b:c.d.e"},
+    };
+    char here[PST_PATH_MAX];
+    assert_non_null(getcwd(here, sizeof here));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct pst_param_desc param = {.path = (unsigned char)cases[i].path};
+        char expected[3 * PST_PATH_MAX] = "";
+        for (const char *c = cases[i].expected; *c; c++)
+            (void)snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%.*s",
+                           *c == '@' ? (int)strlen(here) : 1, *c == '@' ? here : c);
+        json_t *value = json_string(cases[i].given), *got = pst_pipeline_absolute(&param, value);
+        assert_string_equal(json_string_value(got), expected);
+        json_decref(value);
+        json_decref(got);
+    }
 }
 
 /* A program that prints a native description's JSON is described alike. */
@@ -366,10 +401,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),    cmocka_unit_test(test_automatic),
-        cmocka_unit_test(test_lists),     cmocka_unit_test(test_descriptions),
-        cmocka_unit_test(test_binding),   cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_not_found),
+        cmocka_unit_test(test_values),     cmocka_unit_test(test_automatic),
+        cmocka_unit_test(test_lists),      cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_binding),    cmocka_unit_test(test_absolute),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_not_found),
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

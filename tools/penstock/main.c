@@ -22,6 +22,7 @@ static int export_any(int argc, char **argv)
 
 static const struct command commands[] = {
     {"run", cmd_run, "run a pipeline"},
+    {"demo", cmd_demo, "generate a small dataset, and train on it"},
     {"check", cmd_check, "check pipelines without starting anything"},
     {"plan", cmd_plan, "show what each policy would cache, and what a batch then reads"},
     {"caches", cmd_caches, "show which device of a machine would cache what, and who reads from whom"},

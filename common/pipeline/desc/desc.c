@@ -214,6 +214,9 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->only_if && !param->def)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);
+    if (param->path > PST_PATH_OR_NAME || (param->path && param->type != PST_PARAM_STRING))
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can name a file", file,
+                        param->name);
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
     if (rc == PST_OK)
         rc = check_condition(desc, file, "parameter", param->name, "only_if", param->only_if);

@@ -37,14 +37,19 @@ static json_t *port_to_json(const struct pst_port_desc *p)
                      "splits_if", p->splits_if, "whole_if", p->whole_if);
 }
 
+static const char *const path_names[] = {
+    [PST_PATH_FILE] = "file", [PST_PATH_FILES] = "files", [PST_PATH_OR_NAME] = "file or name"};
+#define PATH_NAMES (sizeof path_names / sizeof path_names[0])
+
 static json_t *param_to_json(const struct pst_param_desc *p)
 {
     json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *j = json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss sb sb sb}", "name", p->name, "type",
-                          pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
-                          "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if",
-                          p->only_if, "help", p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic,
-                          "divided", (int)p->divided);
+    json_t *j =
+        json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss sb sb sb ss*}", "name", p->name, "type",
+                  pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max, "choices",
+                  p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if", p->only_if, "help",
+                  p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic, "divided", (int)p->divided,
+                  "path", p->path < PATH_NAMES ? path_names[p->path] : NULL);
     if (p->count_min != 0 || p->count_max != 0) {
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
@@ -158,6 +163,15 @@ static bool port_from_json(struct pst_port_desc *port, const json_t *j)
            requests_from_json(text_of(j, "requests"), &port->requests);
 }
 
+static bool path_from_json(const json_t *j, unsigned char *out)
+{
+    const char *text = json_string_value(j);
+    for (unsigned char p = PST_PATH_FILE; text && p < PATH_NAMES; p++)
+        if (strcmp(text, path_names[p]) == 0)
+            *out = p;
+    return j == NULL || *out != PST_PATH_NONE;
+}
+
 static bool param_from_json(struct pst_param_desc *param, json_t *j)
 {
     static const char *const texts[] = {"choices", "equals", "needed_if", "only_if"};
@@ -194,7 +208,8 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .automatic = json_is_true(json_object_get(j, "automatic")),
         .divided = json_is_true(json_object_get(j, "divided")),
     };
-    return param->name && (kind != PST_PARAM_ENUM || param->choices);
+    return param->name && (kind != PST_PARAM_ENUM || param->choices) &&
+           path_from_json(json_object_get(j, "path"), &param->path);
 }
 
 void pst_desc_free(const struct pst_stage_desc *desc)

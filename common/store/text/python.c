@@ -25,16 +25,17 @@ static pst_rc find_program(char self[SELF_BYTES])
     return PST_OK;
 }
 
-/* The package is beside this program: in the source tree, or where make install puts it. */
+/* The package is beside this program: in the source tree, where make install puts it, or where a wheel has
+ * it. */
 static pst_rc find_package(const char *module, char out[4096])
 {
-    static const char *const places[] = {"../../tools/python", "../share/penstock/python"};
+    static const char *const places[] = {"../../tools/python", "../share/penstock/python", "../../.."};
     char self[SELF_BYTES];
     const pst_rc rc = find_program(self);
     if (rc != PST_OK)
         return rc;
     *strrchr(self, '/') = '\0';
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char file[4096 + 64];
         (void)snprintf(out, 4096, "%s/%s", self, places[i]);
         (void)snprintf(file, sizeof file, "%s/penstock/%s.py", out, module);

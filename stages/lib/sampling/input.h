@@ -86,7 +86,8 @@ struct pst_sampling_input_params {
          "the sampling algorithm: uniform, labor, ladies, weighted, typed, or the path of a shared object, " \
          "for example "                                                                                      \
          "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                            \
-     .fixed = true},                                                                                         \
+     .fixed = true,                                                                                          \
+     .path = PST_PATH_OR_NAME},                                                                              \
         {.name = "options",                                                                                  \
          .type = PST_PARAM_STRING,                                                                           \
          .into = PST_INTO(state_, member_.options),                                                          \

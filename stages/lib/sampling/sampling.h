@@ -62,10 +62,11 @@ struct pst_sampling_params {
          .type = PST_PARAM_STRING,                                                                           \
          .into = PST_INTO(state_, member_.trace_ids),                                                        \
          .def = "\"\"",                                                                                      \
-         .help = "write the ids of each batch's vertices to this file, for `penstock replay`"},              \
+         .help = "write the ids of each batch's vertices to this file, for `penstock replay`",               \
+         .path = PST_PATH_FILE},                                                                             \
     {                                                                                                        \
         .name = "plan", .type = PST_PARAM_STRING, .into = PST_INTO(state_, member_.plan), .def = "\"\"",     \
-        .help = "path of a plan.json, if the port plan is not linked"                                        \
+        .help = "path of a plan.json, if the port plan is not linked", .path = PST_PATH_FILE                 \
     }
 
 /* The first entries of the stage's ports. */

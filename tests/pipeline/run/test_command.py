@@ -18,6 +18,29 @@ def version_and_unknown_words():
 
 
 @test
+def demo_and_pipelines_by_name():
+    """The name of an installed pipeline is not a path, and a file of this name comes first."""
+    assert "usage: penstock demo" in command("demo", "--help").stdout
+    assert "usage: penstock demo" in command("demo", "data/mine", code=2).stderr
+    with Place() as p:
+        os.makedirs(p.path("work/data"))
+        os.symlink(p.data, p.path("work/data/demo"))
+        r = command("demo", cwd=p.path("work"))  # the dataset is there: it is not made again
+        report, = glob.glob(p.path("work/runs/*/report.json"))
+        with open(report) as f:
+            found = json.load(f)
+        assert found["status"] == "ok" and found["pipeline"] == "hyperion" and found["dataset"]["vertices"] == 2000, r
+        os.mkdir(p.path("full"))
+        p.write("{}", "full/data")  # where a directory should be
+        assert "data" in command("demo", code=1, cwd=p.path("full")).stderr
+        assert "trainer" in command("graph", "hyperion", cwd=p.dir).stdout
+        assert "./hyperion: cannot open" in command("graph", "./hyperion", code=2, cwd=p.dir).stderr
+        assert "nothing: cannot open" in command("graph", "nothing", code=2, cwd=p.dir).stderr
+        p.write("{}", "hyperion")
+        assert "hyperion:" in command("check", "hyperion", code=2, cwd=p.dir).stderr
+
+
+@test
 def numbers_are_numbers():
     with Place() as p:
         for option, text in (("--seed", " 7"), ("--seed", "+7"), ("--seed", "0x7"), ("--seed", ""), ("--memory", "1 MiB"), ("--memory", "1e3"),

@@ -40,7 +40,7 @@ def every_command_block():
 
 @test
 def help_everywhere():
-    for name in ("run", "check", "graph", "stages", "gen", "import", "split", "convert", "features", "infer", "export", "rm", "inspect", "store",
+    for name in ("run", "demo", "check", "graph", "stages", "gen", "import", "split", "convert", "features", "infer", "export", "rm", "inspect", "store",
                  "verify", "disks", "bench", "top", "stop", "gc", "tpc", "partition", "order", "caches", "page"):
         r = command(name, "--help")
         assert "usage: penstock " + name in r.stdout and r.stderr == "", name

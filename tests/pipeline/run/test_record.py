@@ -48,6 +48,46 @@ def the_pipeline_of_a_run_repeats_it():
 
 
 @test
+def paths_in_parameters_do_not_depend_on_the_directory():
+    """A file of scores, a shared parameter that is a path or a name, drives, and a file that the run writes."""
+    with Place() as p:
+        os.mkdir(p.path("work"))
+        plan = p.run(HYPERION, "--epochs", 1, "--set", "params.batch=256").run_dir
+        os.rename(os.path.join(plan, "plan", "hotness.npy"), p.path("work/scores.npy"))
+        command("store", p.data, "--to", p.path("work/drive0"), p.path("work/drive1"))
+        sets = ["params.batch=256", "stages.planner.params.hotness=file", "stages.planner.params.hotness_file=scores.npy",
+                "stages.planner.params.cpu_cache=64KiB", "stages.sampler.params.trace_ids=./ids", "params.algorithm=labor",
+                "stages.disk.params.backend=emulated", "stages.disk.params.drives=drive0,./drive1"]
+        first, _ = run_from(p, HYPERION, "--dataset", p.data, "--epochs", 2, *[x for s in sets for x in ("--set", s)], cwd=p.path("work"))
+        file = os.path.join(first.run_dir, "pipeline.json")
+        with open(file) as f:
+            whole = json.load(f)
+        at = os.path.realpath(p.path("work"))
+        assert whole["stages"]["planner"]["params"]["hotness_file"] == at + "/scores.npy"
+        assert whole["stages"]["disk"]["params"]["drives"] == f"{at}/drive0,{at}/./drive1"
+        assert whole["stages"]["sampler"]["params"]["trace_ids"] == at + "/./ids" and whole["params"]["algorithm"] == "labor"
+        os.unlink(p.path("work/ids"))
+        again, _ = run_from(p, file, cwd="/")
+        assert os.path.exists(p.path("work/ids")) and not os.path.exists("/ids")
+        assert [first.report[key] for key in ("digest", "weights_digest")] == [again.report[key] for key in ("digest", "weights_digest")]
+
+
+@test
+def an_algorithm_of_the_user_is_found_again():
+    """Its path is relative; the run is resumed from its own file, in another directory."""
+    with Place() as p:
+        os.mkdir(p.path("work"))
+        shutil.copy(build_outside(p), p.path("work/mine.so"))
+        first, _ = run_from(p, HYPERION, "--dataset", p.data, "--epochs", 1, "--set", "params.algorithm=./mine.so", "--set", "params.batch=256",
+                            cwd=p.path("work"))
+        file = os.path.join(first.run_dir, "pipeline.json")
+        again, _ = run_from(p, file, cwd="/")
+        assert again.report["weights_digest"] == first.report["weights_digest"]
+        longer, _ = run_from(p, file, "--resume", first.run_dir, "--epochs", 2, cwd="/")
+        assert [e["epoch"] for e in longer.report["epochs"]] == [1], longer.report["epochs"]
+
+
+@test
 def a_file_without_seed_and_epochs_gets_them():
     """So that a later version with other defaults repeats the run, too."""
     with Place() as p:

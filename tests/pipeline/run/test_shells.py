@@ -263,7 +263,8 @@ def what_is_installed_is_removed():
         for name in ("bin/penstock", "bin/penstock-stage", "share/bash-completion/completions/penstock", "share/zsh/site-functions/_penstock",
                      "share/fish/vendor_completions.d/penstock.fish", "share/man/man1/penstock-run.1", "share/pkgconfig/penstock.pc",
                      "share/penstock/pipelines/settings/gat/cora.json", "share/penstock/python/penstock/figures/lab.py",
-                     "share/penstock/stages/examples/graphsage.py", "include/penstock/common/stage.h", "lib/penstock/stages/trainer.so"):
+                     "share/penstock/stages/examples/graphsage.py",
+                     "share/doc/penstock/README.md", "share/doc/penstock/stages/README.md", "share/doc/penstock/examples/passthrough.c", "include/penstock/common/stage.h", "lib/penstock/stages/trainer.so"):
             assert os.path.isfile(os.path.join(prefix, name)), name
         moved = p.path("moved")  # it runs elsewhere
         shutil.copytree(prefix, moved)

@@ -155,23 +155,6 @@ def without_the_graph_it_is_worse():
         assert graph - alone > 0.15, (graph, alone)
 
 
-def build_outside(p, name="favour.c", compiler=("cc", "-Wextra")):
-    """A file of tests/pipeline/outside, built as its author would: against an installed Penstock."""
-    if SAN:
-        raise Skip("built against the plain installation")
-    prefix, mine = p.path("installed"), p.path(name + ".so")
-    subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
-                   cwd=ROOT, check=True, capture_output=True)
-    source = os.path.join(ROOT, "tests", "pipeline", "outside", name)
-    env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
-                           capture_output=True, text=True).stdout.split()
-    # as CMake projects do: what is not declared to be visible is hidden
-    subprocess.run([*compiler, "-Wall", "-Werror", "-fvisibility=hidden", "-shared", "-fPIC", "-o", mine, source, *flags],
-                   check=True)
-    return mine
-
-
 @test
 def a_sampler_in_cpp():
     with Place() as p:

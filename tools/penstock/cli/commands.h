@@ -40,6 +40,7 @@ int cmd_schema(int argc, char **argv);
 int cmd_complete(int argc, char **argv);
 int cmd_man(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
 int cmd_gc(int argc, char **argv);
 
 #endif

@@ -32,7 +32,9 @@ struct run_args {
 
 static const char run_usage[] =
     "usage: penstock run [OPTION]... FILE\n"
-    "Runs the pipeline in FILE and prints a report.\n\n" PIPELINE_OPTIONS_HELP
+    "Runs the pipeline in FILE and prints a report. FILE can also be the name of a pipeline that came with "
+    "Penstock,\n"
+    "for example hyperion.\n\n" PIPELINE_OPTIONS_HELP
     "  --run-dir DIR      write logs, plan, checkpoints and report here (default: runs/NAME-TIME)\n"
     "  --report FILE      write the report to FILE, too; - is standard output\n"
     "  --trace FILE       write a trace that Perfetto and Chrome can open\n"

@@ -27,8 +27,8 @@ class RunError(RuntimeError):
 
 
 def find_command():
-    """The path of `penstock`: $PENSTOCK, or in the tree that this package belongs to, or in PATH."""
-    near = [os.path.join(HERE, *up, "bin", "penstock") for up in (("..",) * 4, ("..", "..", "..", "build"))]
+    """The path of `penstock`: $PENSTOCK, or in the wheel or the tree that this package belongs to, or in PATH."""
+    near = [os.path.join(HERE, *up, "bin", "penstock") for up in (("_tree",), ("..",) * 4, ("..", "..", "..", "build"))]
     for path in [os.environ.get("PENSTOCK"), *near, shutil.which("penstock")]:
         if path and os.access(path, os.X_OK):
             return os.path.abspath(path)
