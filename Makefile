@@ -109,17 +109,20 @@ $(BUILD)/lib/libpenstock-stages.so: $(call obj,$(stagelib_src)) $(BUILD)/lib/lib
 	$(begin)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -Wl,-Bsymbolic -L$(BUILD)/lib -lpenstock -lpenstock-cpu -luring -lxxhash -lmetis -lm
 
-# The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU.
+# The CUDA twins. Each architecture gets its machine code, what comes after it PTX. No contraction, as on the CPU. Object and
+# log appear whole: an nvcc that was killed, or a second make, leaves no half of either.
 CUDA_ARCHS := -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo --fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra -I. $(CUDA_ARCHS)
 comma := ,
 cuda_exports := -Wl,--version-script=kernels/cuda/exports.map
 $(BUILD)/obj/kernels/cuda/%.nvcc.o: kernels/cuda/%.cu
 	$(begin)
-	$(NVCC) $(NVCC_FLAGS) -Xptxas -v -MMD -MF $(@:.o=.d) -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log); exit 1; }
+	new=$(@:.o=).$$$$ && trap 'rm -f '$$new.o' '$$new.log EXIT && \
+	  { $(NVCC) $(NVCC_FLAGS) -Xptxas -v -MMD -MT $@ -MF $(@:.o=.d) -c -o $$new.o $< 2>$$new.log || { cat $$new.log; exit 1; }; } && \
+	  mv $$new.log $(@:.o=.log) && mv $$new.o $@
 $(BUILD)/lib/libpenstock-cuda.so: $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/kernels/cuda/%.nvcc.o,$(cuda_src)) kernels/cuda/exports.map
 	$(begin)
-	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map,-z,defs -lcublasLt
+	$(NVCC) -shared -o $@ $(filter %.o,$^) -Xlinker --version-script=kernels/cuda/exports.map,-z,defs
 
 # What each kernel takes of a multiprocessor, as the compiler reports it.
 .PHONY: resources
@@ -191,10 +194,11 @@ $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
 	$(begin)
 	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
 
-# A CUDA driver for tests of what looks for one.
-fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1)
+# A CUDA driver and a cuBLASLt for tests of what looks for one.
+fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1 libcublasLt.so.13)
 $(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
 $(BUILD)/tests/gpu/fake/libnvidia-ml.so.1: tests/gpu/fake_libnvml.c
+$(BUILD)/tests/gpu/fake/libcublasLt.so.13: tests/gpu/fake_libcublaslt.c
 $(fakes):
 	$(begin)
 	$(CC) $(filter-out -fsanitize% -fvisibility%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<
@@ -237,7 +241,7 @@ bench-smallest: bench-deps
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py --smallest $(BENCH)
 bench-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BUILD)/tests/gpu-bench $(if $(cuda_so),$(BUILD)/bench/gpu)
-	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py gpu --save
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py gpu-kernels gpu-epoch --save
 
 # tests/run runs what it finds, so programs of tests that are no longer there must go.
 stale_bin := $(filter-out $(tests_bin) $(guest_bin) %.d,$(wildcard $(BUILD)/tests/*/test_*))
@@ -267,14 +271,17 @@ check-qemu: deps-test
 	@$(MAKE) --no-print-directory all tests
 	@BUILD=$(BUILD) tests/run qemu
 
-# What needs a GPU; skipped, with a reason, where there is none.
+# The tests on this machine's GPU, or on virtual ones if it has none.
 .PHONY: check-gpu
 check-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} tests/run check kernel/test_twin
-	@BUILD=$(BUILD) tests/run gpu
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check stage/test_device
-	@BUILD=$(BUILD) TESTS_AT_ONCE=1 PENSTOCK_TWIN=cuda tests/run check test_gpu_events
+	@BUILD=$(BUILD) PENSTOCK_TWIN_SHAPES=$${PENSTOCK_TWIN_SHAPES:-1000} PENSTOCK_GPU_LIMIT_S=$${PENSTOCK_GPU_LIMIT_S:-3600} tools/gpu/check-gpu
+
+# What a machine with a GPU needs to run check-gpu and the benches, in one archive.
+.PHONY: gpu-pack
+gpu-pack: deps-test
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests $(if $(cuda_so),$(BUILD)/bench/gpu)
+	@BUILD=$(BUILD) tools/gpu-pack $(PACK)
 
 .PHONY: fuzz
 fuzz:
@@ -350,7 +357,8 @@ help:
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
-	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc)'
+	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc), or on virtual GPUs'
+	@echo 'make gpu-pack      an archive of all that check-gpu and bench-gpu need on another machine; PACK=FILE: its name'
 	@echo 'make bench         every bench; BENCH="memory io-4096": only these'
 	@echo 'make bench-smallest  every bench in a form that takes seconds, to see that it works'
 	@echo 'make bench-gpu      what its kernels reach, and hand-over and disk kernels; check-gpu bench-gpu is all of it'

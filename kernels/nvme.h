@@ -85,9 +85,9 @@ struct pst_k_nvme_drive_options {
     const uint32_t *stop; /* pinned memory; once it is not 0, kernels wait for nothing; NULL: none */
 };
 
-/* The shape of a launch. Zeroes mean: one block of 1024 threads to submit async; a block of 256 threads for
- * each queue to complete; one thread of batch, or one warp of sync, for each command, as far as there is
- * room. */
+/* The shape of a launch. Zeroes mean: one block of 1024 threads to submit async; a warp for
+ * each queue to complete, of at most 32 warps in 4 blocks, which then have several queues each; one thread of
+ * batch, or one warp of sync, for each command, as far as there is room. */
 struct pst_k_nvme_shape {
     uint32_t submit_threads;                    /* P_s: threads of async's only block */
     uint32_t batch_blocks, batch_threads;       /* of batch, to write commands */

@@ -153,15 +153,35 @@ static void volunteer(void)
         (void)fclose(f);
 }
 
+/* How many GPUs, from the first on, can run the kernels. If one is too old, why says which. */
+static int usable(const struct pst_gpus *gpus, int count, char why[PST_GPUS_WHY_BYTES])
+{
+    for (int i = 0; i < count; i++) {
+        struct pst_gpu gpu;
+        char unknown[PST_GPUS_WHY_BYTES]; /* then its use will say what is wrong */
+        if (gpus->describe(i, &gpu, unknown) != PST_OK || gpu.major >= PST_GPUS_MAJOR_MIN)
+            continue;
+        (void)snprintf(why, PST_GPUS_WHY_BYTES,
+                       "cuda:%d (%s) has compute capability %d.%d, and Penstock needs %d.0 or newer: set "
+                       "CUDA_VISIBLE_DEVICES to the numbers of newer GPUs",
+                       i, gpu.name, gpu.major, gpu.minor, PST_GPUS_MAJOR_MIN);
+        return i;
+    }
+    if (count > 0)
+        why[0] = '\0';
+    return count;
+}
+
 static int tell_gpus(void)
 {
-    const struct pst_gpus *gpus;
+    const struct pst_gpus *gpus = NULL;
     char why[PST_GPUS_WHY_BYTES] = "the driver reports no GPU";
     int count = 0;
     if (pst_gpus_open(&gpus) != PST_OK)
         (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1, pst_error_text());
     else
         (void)gpus->count(&count, why);
+    count = usable(gpus, count, why);
     json_t *peers = json_array();
     for (int i = 0; i < count && i < PST_GPUS_MAX; i++) {
         struct pst_gpu gpu;

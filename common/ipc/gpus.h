@@ -13,7 +13,9 @@ PST_BEGIN_DECLS
 
 #define PST_GPUS_WHY_BYTES 320 /* a path, a CUDA error and its call */
 #define PST_GPUS_MAX 16        /* the largest machine with one host has 16 */
-#define PST_IPC_BYTES 64       /* of a CUDA handle of memory or of an event */
+#define PST_GPUS_MAJOR_MIN                                                                                   \
+    8 /* of the compute capability: the kernels are built for 8.0 and what comes after it */
+#define PST_IPC_BYTES 64 /* of a CUDA handle of memory or of an event */
 
 struct pst_ipc {
     unsigned char bytes[PST_IPC_BYTES];
@@ -70,8 +72,9 @@ typedef const struct pst_gpus *(*pst_gpus_fn)(void);
  * library. PST_E_UNSUPPORTED: there is no such file, or a library that it needs is missing. */
 PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 
-/* How many GPUs this machine has; 0, with the reason in why, if there are none. A child process finds out,
- * once. So a process that forks may call it. */
+/* How many GPUs this machine has that can run the kernels; 0, with the reason in why, if there are none. The
+ * first one that is too old ends the count, and why then names it. A child process finds out, once. So a
+ * process that forks may call it. */
 int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
 /* Can kernels of this GPU use the other GPU's memory? Always true for the same GPU. */
 bool pst_gpus_reach(int gpu, int other);

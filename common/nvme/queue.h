@@ -55,7 +55,19 @@ static PST_HD void pst_nvme_store_release(volatile uint32_t *to, uint32_t value)
 #endif
 #define PST_NVME_LOAD_ACQUIRE(from) pst_nvme_load_acquire(from)
 #define PST_NVME_STORE_RELEASE(to, value) pst_nvme_store_release(to, value)
+#ifdef __CUDACC__
+/* Four stores of 16 bytes, as each store of a lane may cross the bus by itself. */
+static PST_HD void pst_nvme_store_sqe(struct pst_nvme_sqe *to, const struct pst_nvme_sqe *sqe)
+{
+    uint4 part[sizeof *sqe / sizeof(uint4)];
+    memcpy(part, sqe, sizeof part);
+    for (unsigned i = 0; i < sizeof part / sizeof *part; i++)
+        ((uint4 *)(void *)to)[i] = part[i];
+}
+#define PST_NVME_STORE_SQE(to, sqe) pst_nvme_store_sqe(to, sqe)
+#else
 #define PST_NVME_STORE_SQE(to, sqe) (*(to) = *(sqe))
+#endif
 #define PST_NVME_LOAD_CQE(from) (*(from))
 #endif
 
@@ -118,6 +130,17 @@ static PST_HD void pst_nvme_ring_sq(struct pst_nvme_qp *qp)
 {
     PST_NVME_STORE_RELEASE(qp->sq_doorbell, (uint32_t)(qp->posted & (qp->depth - 1)));
     qp->sq_rings++;
+}
+
+/* Whether completion k has come, from one load: its status has the phase bit, and stands beside its id. A
+ * load by a GPU of memory that the controller writes takes a microsecond. */
+static PST_HD bool pst_nvme_poll_id(const struct pst_nvme_qp *qp, uint64_t k, uint16_t *cid, uint16_t *status)
+{
+    const struct pst_nvme_cqe *at = &qp->cq[k & (qp->depth - 1)];
+    const uint32_t last = PST_NVME_LOAD_ACQUIRE((const volatile uint32_t *)at + 3);
+    *cid = (uint16_t)(last & 0xffff);
+    *status = (uint16_t)(last >> 16);
+    return (*status & 1) == ((k & qp->depth) == 0);
 }
 
 /* Whether completion k has come. It reads the phase bit first, and the rest after it. */

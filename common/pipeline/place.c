@@ -111,8 +111,8 @@ static bool check_gpu(const struct pst_pipeline *pl, struct pst_diag *diag, cons
                        why);
     else if (number >= gpus)
         pst_json_error(&pl->doc, diag, at,
-                       "device %s does not exist: this machine has %d GPUs, numbered from cuda:0",
-                       stage->device, gpus);
+                       "device %s does not exist: this machine has %d GPUs, numbered from cuda:0%s%s",
+                       stage->device, gpus, why[0] ? "; " : "", why);
     else if (!pst_place_stage_on_gpu(stage, why))
         pst_json_error(&pl->doc, diag, at, "%s cannot run on %s: %s", stage->name, stage->device, why);
     else

@@ -53,75 +53,226 @@ bool pst_cu_sort_edges(struct pst_queue *q, const struct pst_block *block, enum 
 
 /* ---- scattering rows to sources ------------------------------------------------------------------ */
 
-enum { PST_CU_SPAN = 8 }; /* sorted edges among which a warp looks for the first of a source */
+/* A warp adds up a chunk: so many entries, sorted by source. The sum of a source that lies in one chunk is
+ * added to its row. A source that crosses a border of chunks gives partial sums, at most two of a chunk,
+ * which are the entries of the next level. So no warp reads more than PST_CU_CHUNK rows, however many edges a
+ * source has, and the order of additions depends on the positions of the edges alone. */
+enum { PST_CU_CHUNK = 64, PST_CU_AHEAD = 4 /* rows loaded before the first is added */ };
+constexpr uint32_t PST_CU_NOBODY = ~0u; /* the source of an entry that is not used */
+
+#ifdef PST_HOST_BUILD
+#define PST_CU_READS_ROW() pst_cu_host_reads_row() /* tests count them */
+#else
+#define PST_CU_READS_ROW() (void)0
+#endif
 
 template <class T> struct pst_cu_edge {
     int32_t dst;
     T more; /* whatever else get() needs */
 };
 
-/* Adds up what one source gets; its edges begin at `begin`. The warp looks up 32 of them at once and
- * passes them round. */
-template <int W, class F>
-static __device__ void pst_cu_add_source(const pst_cu_sorted &s, const F &f, float *row, int64_t begin,
-                                         int64_t column, bool in, int lane)
-{
-    const uint32_t source = s.source[begin];
-    pst_cu_vec<W> sum = {};
-    if (in)
-        sum = pst_cu_vec_load<W>(row + column);
-    int64_t count = PST_CU_WARP;
-    for (int64_t base = begin; count == PST_CU_WARP; base += PST_CU_WARP) {
-        const int64_t at = base + lane;
-        const bool mine = at < s.edges && s.source[at] == source;
-        pst_cu_edge<typename F::more> edge = {};
-        if (mine)
-            edge = f.look(at);
-        count = __popc(__ballot_sync(0xFFFFFFFFu, mine));
-#pragma unroll 4
-        for (int t = 0; t < count; t++) {
-            const pst_cu_edge<typename F::more> turn = {__shfl_sync(0xFFFFFFFFu, edge.dst, t),
-                                                        __shfl_sync(0xFFFFFFFFu, edge.more, t)};
-            if (!in)
-                continue;
-            const pst_cu_vec<W> part = f.template get<W>(turn, column);
-#pragma unroll
-            for (int w = 0; w < W; w++)
-                sum.at[w] += part.at[w];
-        }
+/* The lowest level: what each edge adds. */
+template <class F> struct pst_cu_of_edges {
+    using more = typename F::more;
+    pst_cu_sorted s;
+    F f;
+    int64_t column; /* the first of this panel */
+
+    __device__ __forceinline__ uint32_t key(int64_t at) const
+    {
+        return s.source[at];
     }
-    if (in)
-        pst_cu_vec_store<W>(row + column, sum);
+    __device__ __forceinline__ uint32_t before(int64_t at) const
+    {
+        return s.source[at - 1];
+    }
+    __device__ __forceinline__ pst_cu_edge<more> look(int64_t at) const
+    {
+        return f.look(at);
+    }
+    template <int W> __device__ __forceinline__ pst_cu_vec<W> get(pst_cu_edge<more> edge, int64_t j) const
+    {
+        return f.template get<W>(edge, column + j);
+    }
+};
+
+/* The levels above it. Chunk c of the level below has given entry 2c to the source that crosses its first
+ * border, and entry 2c + 1 to another one that crosses its last border. */
+struct pst_cu_partials {
+    using more = int32_t;
+    uint32_t *source;
+    float *row;
+    int64_t width;
+
+    __device__ __forceinline__ uint32_t key(int64_t at) const
+    {
+        return source[at];
+    }
+    __device__ __forceinline__ uint32_t before(int64_t at) const
+    {
+        return source[at - 1] != PST_CU_NOBODY ? source[at - 1] : source[at - 2];
+    }
+    __device__ __forceinline__ pst_cu_edge<int32_t> look(int64_t at) const
+    {
+        return {(int32_t)at, 0};
+    }
+    template <int W> __device__ __forceinline__ pst_cu_vec<W> get(pst_cu_edge<int32_t> edge, int64_t j) const
+    {
+        return pst_cu_vec_load<W>(row + edge.dst * width + j);
+    }
+};
+
+struct pst_cu_sums { /* where they go */
+    float *to;
+    int64_t ld, width;
+    pst_cu_partials up;
+};
+
+template <class T> struct pst_cu_chunk {
+    uint32_t key[PST_CU_CHUNK / PST_CU_WARP]; /* of entry 32 h + lane */
+    pst_cu_edge<T> edge[PST_CU_CHUNK / PST_CU_WARP];
+    uint32_t left, right; /* the sources that cross its borders, or PST_CU_NOBODY */
+    int64_t number;
+};
+
+/* The source that crosses the border before entry `at`. */
+template <class L>
+static __device__ __forceinline__ uint32_t pst_cu_crosses(const L &in, int64_t at, int64_t n)
+{
+    return at > 0 && at < n && in.before(at) == in.key(at) ? in.key(at) : PST_CU_NOBODY;
 }
 
-/* A warp takes the sources whose first edge is among its PST_CU_SPAN edges. */
-template <int W, class F>
-__global__ void __launch_bounds__(PST_CU_THREADS, 4)
-    pst_cu_scatter_kernel(pst_cu_sorted s, F f, float *to, int64_t ld, int64_t width)
+template <class L>
+static __device__ __forceinline__ pst_cu_chunk<typename L::more> pst_cu_look(const L &in, int64_t chunk,
+                                                                             int64_t n, int lane)
+{
+    const int64_t base = chunk * PST_CU_CHUNK;
+    pst_cu_chunk<typename L::more> c = {};
+#pragma unroll
+    for (int h = 0; h < PST_CU_CHUNK / PST_CU_WARP; h++) {
+        const int64_t at = base + h * PST_CU_WARP + lane;
+        c.key[h] = at < n ? in.key(at) : PST_CU_NOBODY;
+        if (c.key[h] != PST_CU_NOBODY)
+            c.edge[h] = in.look(at);
+    }
+    c.left = pst_cu_crosses(in, base, n);
+    c.right = pst_cu_crosses(in, base + PST_CU_CHUNK, n);
+    c.number = chunk;
+    return c;
+}
+
+/* The end of a source in a chunk: its sum goes to its row, or to the next level. */
+template <int W, class T>
+static __device__ __forceinline__ void pst_cu_put(const pst_cu_sums &out, const pst_cu_chunk<T> &c,
+                                                  uint32_t source, const pst_cu_vec<W> &sum, int64_t j)
+{
+    if (source == PST_CU_NOBODY || j >= out.width)
+        return;
+    if (source == c.left || source == c.right) {
+        const int64_t entry = 2 * c.number + (source == c.left ? 0 : 1);
+        pst_cu_vec_store<W>(out.up.row + entry * out.up.width + j, sum);
+        return;
+    }
+    float *row = out.to + (int64_t)source * out.ld + j;
+    pst_cu_vec<W> all = pst_cu_vec_load<W>(row);
+#pragma unroll
+    for (int w = 0; w < W; w++)
+        all.at[w] += sum.at[w];
+    pst_cu_vec_store<W>(row, all);
+}
+
+/* W columns a lane, from j on. All loads of PST_CU_AHEAD rows come before the first addition: what is not
+ * there is loaded from entry 0, which is, and not added. */
+template <int W, class L>
+static __device__ __forceinline__ void pst_cu_add_chunk(const L &in, const pst_cu_sums &out,
+                                                        const pst_cu_chunk<typename L::more> &c, int64_t j)
+{
+    uint32_t now = PST_CU_NOBODY;
+    pst_cu_vec<W> sum = {};
+#pragma unroll
+    for (int h = 0; h < PST_CU_CHUNK / PST_CU_WARP; h++) {
+        for (int t = 0; t < PST_CU_WARP; t += PST_CU_AHEAD) {
+            uint32_t source[PST_CU_AHEAD];
+            pst_cu_vec<W> part[PST_CU_AHEAD];
+#pragma unroll
+            for (int k = 0; k < PST_CU_AHEAD; k++) {
+                source[k] = __shfl_sync(0xFFFFFFFFu, c.key[h], t + k);
+                const pst_cu_edge<typename L::more> turn = {__shfl_sync(0xFFFFFFFFu, c.edge[h].dst, t + k),
+                                                            __shfl_sync(0xFFFFFFFFu, c.edge[h].more, t + k)};
+                part[k] = in.template get<W>(turn, j < out.width ? j : 0);
+                PST_CU_READS_ROW();
+            }
+#pragma unroll
+            for (int k = 0; k < PST_CU_AHEAD; k++) {
+                if (source[k] == PST_CU_NOBODY)
+                    continue;
+                const bool fresh = source[k] != now;
+                if (fresh)
+                    pst_cu_put<W>(out, c, now, sum, j);
+                now = source[k];
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    sum.at[w] = fresh ? part[k].at[w] : sum.at[w] + part[k].at[w];
+            }
+        }
+    }
+    pst_cu_put<W>(out, c, now, sum, j);
+}
+
+template <int W, class L>
+__global__ void __launch_bounds__(PST_CU_THREADS, 3) pst_cu_add_chunks(L in, int64_t n, pst_cu_sums out)
 {
     const int lane = (int)threadIdx.x % PST_CU_WARP;
-    for (int64_t base = pst_cu_first() / PST_CU_WARP * PST_CU_SPAN; base < s.edges;
-         base += pst_cu_step() / PST_CU_WARP * PST_CU_SPAN) {
-        const int64_t e = base + lane;
-        const bool head = lane < PST_CU_SPAN && e < s.edges && (e == 0 || s.source[e - 1] != s.source[e]);
-        for (unsigned heads = __ballot_sync(0xFFFFFFFFu, head); heads; heads &= heads - 1) {
-            const int64_t begin = base + __ffs((int)heads) - 1;
-            float *row = to + (int64_t)s.source[begin] * ld;
-            for (int64_t j = 0; j < width; j += PST_CU_WARP * W)
-                pst_cu_add_source<W>(s, f, row, begin, j + lane * W, j + lane * W < width, lane);
+    for (int64_t chunk = pst_cu_first() / PST_CU_WARP; chunk * PST_CU_CHUNK < n;
+         chunk += pst_cu_step() / PST_CU_WARP) {
+        const pst_cu_chunk<typename L::more> c = pst_cu_look(in, chunk, n, lane);
+        for (int64_t j = (int64_t)lane * W; j - lane * W < out.width; j += PST_CU_WARP * W) {
+            pst_cu_add_chunk<W>(in, out, c, j);
+            if (chunk == 0 && out.up.source && j < out.width) /* loaded in place of what is not there */
+                pst_cu_vec_store<W>(out.up.row + j, pst_cu_vec<W>{});
         }
+        if (lane < 2 && out.up.source)
+            out.up.source[2 * chunk + lane] = lane == 0           ? c.left
+                                              : c.right == c.left ? PST_CU_NOBODY
+                                                                  : c.right;
     }
 }
 
-/* to[source][j] += f.get(edge, j) for each edge, in order; j < width. f.look(at) is what get() needs of
- * sorted edge `at`, and is called by one lane for all. There are no atomics, so the sum is the same every
- * time. */
+static inline int64_t pst_cu_chunks(int64_t n)
+{
+    return (n + PST_CU_CHUNK - 1) / PST_CU_CHUNK;
+}
+
+template <int W, class L>
+void pst_cu_add_level(struct pst_queue *q, const L &in, int64_t n, const pst_cu_sums &out)
+{
+    pst_cu_on(q, pst_cu_grid(q, pst_cu_chunks(n), PST_CU_THREADS / PST_CU_WARP))(pst_cu_add_chunks<W, L>, in,
+                                                                                 n, out);
+}
+
+/* The partial sums of all levels over n edges, with as many columns as the scratch memory has room for.
+ * False: the queue has failed. */
+bool pst_cu_take_partials(struct pst_queue *q, int64_t n, int64_t width, pst_cu_partials *out);
+
+/* to[source][j] += f.get(edge, j) for each edge; j < width. f.look(at) is what get() needs of sorted edge
+ * `at`, and is called by one lane for all. There are no atomics, so the sum is the same every time. */
 template <int W, class F>
 void pst_cu_scatter(struct pst_queue *q, const pst_cu_sorted &s, F f, float *to, int64_t ld, int64_t width)
 {
-    const int64_t spans = (s.edges + PST_CU_SPAN - 1) / PST_CU_SPAN;
-    pst_cu_on(q, pst_cu_grid(q, spans, PST_CU_THREADS / PST_CU_WARP))(pst_cu_scatter_kernel<W, F>, s, f, to,
-                                                                      ld, width);
+    pst_cu_partials up;
+    if (!pst_cu_take_partials(q, s.edges, width, &up))
+        return;
+    for (int64_t column = 0; column < width; column += up.width) {
+        pst_cu_sums out = {to + column, ld, pst_min_i64(up.width, width - column), up};
+        pst_cu_add_level<W>(q, pst_cu_of_edges<F>{s, f, column}, s.edges, out);
+        for (int64_t n = s.edges; n > PST_CU_CHUNK;) {
+            const pst_cu_partials in = out.up;
+            n = 2 * pst_cu_chunks(n);
+            out.up.source = n > PST_CU_CHUNK ? in.source + n : NULL; /* one chunk has no borders */
+            out.up.row = in.row + n * up.width;
+            pst_cu_add_level<W>(q, in, n, out);
+        }
+    }
 }
 
 #endif

@@ -72,11 +72,16 @@ struct backward { /* y is NULL if there is no ReLU */
     const float *y;
     int64_t ld, ld_y;
     float scale;
-    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        float *at = &grad[i * ld + j], g = *at;
+        const float g = grad[i * ld + j];
+        return !y ? g : y[i * ld_y + j] > 0 ? g * scale : 0;
+    }
+    __device__ struct pst_cu_pair put(int64_t i, int64_t j, float g) const
+    {
         if (y)
-            *at = g = y[i * ld_y + j] > 0 ? g * scale : 0;
+            grad[i * ld + j] = g;
         return {(double)g, 0};
     }
 };
@@ -93,12 +98,15 @@ struct elu_element {
     float *x;
     int64_t ld;
     const float *bias;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        float *at = &x[i * ld + j];
-        const float v = bias ? *at + bias[j] : *at;
-        *at = v > 0 ? v : expm1f(v);
-        return 0;
+        const float v = bias ? x[i * ld + j] + bias[j] : x[i * ld + j];
+        return v > 0 ? v : expm1f(v);
+    }
+    __device__ void put(int64_t i, int64_t j, float v) const
+    {
+        x[i * ld + j] = v;
     }
 };
 
@@ -107,9 +115,14 @@ struct elu_backward { /* kept: the share that dropout keeps; y was divided by it
     const float *y;
     int64_t ld, ld_y;
     float kept;
-    __device__ struct pst_cu_pair operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        const float out = y[i * ld_y + j], g = grad[i * ld + j] * (out > 0 ? 1 : out * kept + 1);
+        const float out = y[i * ld_y + j];
+        return grad[i * ld + j] * (out > 0 ? 1 : out * kept + 1);
+    }
+    __device__ struct pst_cu_pair put(int64_t i, int64_t j, float g) const
+    {
         grad[i * ld + j] = g;
         return {(double)g, 0};
     }
@@ -119,10 +132,14 @@ struct add_element {
     float *x;
     const float *y;
     int64_t ld, ld_y;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        x[i * ld + j] += y[i * ld_y + j];
-        return 0;
+        return x[i * ld + j] + y[i * ld_y + j];
+    }
+    __device__ void put(int64_t i, int64_t j, float sum) const
+    {
+        x[i * ld + j] = sum;
     }
 };
 
@@ -141,11 +158,15 @@ struct widen {
     bool bfloat;
     float *out;
     int64_t ld;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
         const uint32_t bits = reinterpret_cast<const uint16_t *>(src + (uint64_t)i * stride)[j];
-        out[i * ld + j] = bfloat ? __uint_as_float(bits << 16) : from_half(bits);
-        return 0;
+        return bfloat ? __uint_as_float(bits << 16) : from_half(bits);
+    }
+    __device__ void put(int64_t i, int64_t j, float wide) const
+    {
+        out[i * ld + j] = wide;
     }
 };
 } // namespace

@@ -61,6 +61,50 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
     }
 }
 
+/* Rows without gaps, in their order: one piece of memory, whose length only the device may know. The first
+ * bytes go one by one, up to an address that W needs, and so do the last. */
+template <class W> __global__ void __launch_bounds__(PST_CU_THREADS) flat(gathering g)
+{
+    const int64_t bytes = pst_cu_value(g.n, g.status) * (int64_t)g.row_bytes, first = pst_cu_first(),
+                  step = pst_cu_step(),
+                  head = min(bytes, (int64_t)(-reinterpret_cast<uintptr_t>(g.src) % sizeof(W))),
+                  pieces = (bytes - head) / (int64_t)sizeof(W);
+    const W *from = reinterpret_cast<const W *>(g.src + head);
+    W *to = reinterpret_cast<W *>(g.dst + head);
+    for (int64_t i = first; i < pieces; i += ROWS_AT_ONCE * step) {
+        W piece[ROWS_AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < ROWS_AT_ONCE; k++)
+            piece[k] = from[i + k * step < pieces ? i + k * step : i];
+#pragma unroll
+        for (int k = 0; k < ROWS_AT_ONCE; k++)
+            if (i + k * step < pieces)
+                to[i + k * step] = piece[k];
+    }
+    for (int64_t i = first; i < head; i += step)
+        g.dst[i] = g.src[i];
+    for (int64_t i = head + pieces * (int64_t)sizeof(W) + first; i < bytes; i += step)
+        g.dst[i] = g.src[i];
+}
+
+template <class W> void launch_flat(struct pst_queue *q, const gathering &g)
+{
+    const int64_t pieces = g.n.most * (int64_t)g.row_bytes / (int64_t)sizeof(W) + 1;
+    pst_cu_on(q, pst_cu_grid(q, pieces, PST_CU_THREADS * ROWS_AT_ONCE))(flat<W>, g);
+}
+
+void gather_flat(struct pst_queue *q, const gathering &g)
+{
+    const uintptr_t apart =
+        (uintptr_t)g.src ^ (uintptr_t)g.dst; /* its low bits: those in which they differ */
+    if (apart % sizeof(uint4) == 0)
+        launch_flat<uint4>(q, g);
+    else if (apart % sizeof(uint32_t) == 0)
+        launch_flat<uint32_t>(q, g);
+    else
+        launch_flat<uint8_t>(q, g);
+}
+
 template <class W, int ROWS, bool TIERS> void launch(struct pst_queue *q, const gathering &g)
 {
     const uint64_t pieces = (g.row_bytes + sizeof(W) - 1) / sizeof(W);
@@ -76,7 +120,9 @@ template <bool TIERS> void gather_rows(struct pst_queue *q, const gathering &g)
                          g.src_stride | g.dst_stride;
     if (g.row_bytes == 0)
         return;
-    if (all % 16 == 0)
+    if (!TIERS && !g.src_row && !g.dst_pos && g.src_stride == g.row_bytes && g.dst_stride == g.row_bytes)
+        gather_flat(q, g);
+    else if (all % 16 == 0)
         launch<uint4, ROWS_AT_ONCE, TIERS>(q, g);
     else if (all % 4 == 0)
         launch<uint32_t, ROWS_AT_ONCE, TIERS>(q, g);

@@ -50,10 +50,14 @@ struct scale_element {
     float *x;
     int64_t ld;
     const float *scale;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        x[i * ld + j] *= scale[i];
-        return 0;
+        return x[i * ld + j] * scale[i];
+    }
+    __device__ void put(int64_t i, int64_t j, float scaled) const
+    {
+        x[i * ld + j] = scaled;
     }
 };
 } // namespace

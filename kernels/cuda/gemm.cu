@@ -1,5 +1,6 @@
 /* gemm.cu: dense products, by cuBLASLt. Its matrices are column-major, so it computes C' = op(B)' op(A)'. */
 #include <stdio.h>
+#include "kernels/cuda/lt/lt.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -22,15 +23,15 @@ struct product {
     cublasLtMatmulPreference_t preference;
 };
 
-void release(product *p)
+void release(const struct pst_cu_lt *lt, product *p)
 {
     if (p->what)
-        (void)cublasLtMatmulDescDestroy(p->what);
+        (void)lt->MatmulDescDestroy(p->what);
     for (cublasLtMatrixLayout_t layout : {p->a, p->b, p->c})
         if (layout)
-            (void)cublasLtMatrixLayoutDestroy(layout);
+            (void)lt->MatrixLayoutDestroy(layout);
     if (p->preference)
-        (void)cublasLtMatmulPreferenceDestroy(p->preference);
+        (void)lt->MatmulPreferenceDestroy(p->preference);
 }
 
 uint32_t alignment_of(const void *at)
@@ -45,30 +46,29 @@ cublasStatus_t describe(const struct pst_queue *q, product *p, bool ta, bool tb,
 {
     const cublasOperation_t op_a = tb ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t type = q->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const size_t room = PST_CU_LT_BYTES;
-    cublasStatus_t s = cublasLtMatmulDescCreate(&p->what, type, CUDA_R_32F);
+    const size_t room = PST_CU_PRODUCT_BYTES;
+    const struct pst_cu_lt *lt = q->lt_calls;
+    cublasStatus_t s = lt->MatmulDescCreate(&p->what, type, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulDescSetAttribute(p->what, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
+        s = lt->MatmulDescSetAttribute(p->what, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulDescSetAttribute(p->what, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
+        s = lt->MatmulDescSetAttribute(p->what, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatrixLayoutCreate(&p->a, CUDA_R_32F, (uint64_t)(tb ? k : n), (uint64_t)(tb ? n : k),
-                                       ldb);
+        s = lt->MatrixLayoutCreate(&p->a, CUDA_R_32F, (uint64_t)(tb ? k : n), (uint64_t)(tb ? n : k), ldb);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatrixLayoutCreate(&p->b, CUDA_R_32F, (uint64_t)(ta ? m : k), (uint64_t)(ta ? k : m),
-                                       lda);
+        s = lt->MatrixLayoutCreate(&p->b, CUDA_R_32F, (uint64_t)(ta ? m : k), (uint64_t)(ta ? k : m), lda);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatrixLayoutCreate(&p->c, CUDA_R_32F, (uint64_t)n, (uint64_t)m, ldc);
+        s = lt->MatrixLayoutCreate(&p->c, CUDA_R_32F, (uint64_t)n, (uint64_t)m, ldc);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulPreferenceCreate(&p->preference);
+        s = lt->MatmulPreferenceCreate(&p->preference);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulPreferenceSetAttribute(p->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                 &room, sizeof room);
+        s = lt->MatmulPreferenceSetAttribute(p->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                                             sizeof room);
     return s;
 }
 
 /* Rows of a slot can begin at any address; cuBLASLt assumes aligned ones unless told. */
-cublasStatus_t align(product *p, const float *a, const float *b, const float *c)
+cublasStatus_t align(const struct pst_cu_lt *lt, product *p, const float *a, const float *b, const float *c)
 {
     const uint32_t bytes[] = {alignment_of(b), alignment_of(a), alignment_of(c), alignment_of(c)};
     const cublasLtMatmulPreferenceAttributes_t which[] = {
@@ -76,7 +76,7 @@ cublasStatus_t align(product *p, const float *a, const float *b, const float *c)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
     for (int i = 0; i < 4 && s == CUBLAS_STATUS_SUCCESS; i++)
-        s = cublasLtMatmulPreferenceSetAttribute(p->preference, which[i], &bytes[i], sizeof bytes[i]);
+        s = lt->MatmulPreferenceSetAttribute(p->preference, which[i], &bytes[i], sizeof bytes[i]);
     return s;
 }
 } // namespace
@@ -97,7 +97,7 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
     if (!q->lt) {
         pst_cu_refuse(q, PST_E_LIMIT,
                       "too little workspace for a matrix product (create the queue with `products`), bytes",
-                      PST_CU_LT_BYTES, 0);
+                      PST_CU_PRODUCT_BYTES, 0);
         return;
     }
     product p = {};
@@ -105,17 +105,18 @@ void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int
     int found = 0;
     cublasStatus_t s = describe(q, &p, ta, tb, m, n, k, lda, ldb, ldc);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = align(&p, a, b, c);
+        s = align(q->lt_calls, &p, a, b, c);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulAlgoGetHeuristic(q->lt, p.what, p.a, p.b, p.c, p.c, p.preference, 1, &best, &found);
+        s = q->lt_calls->MatmulAlgoGetHeuristic(q->lt, p.what, p.a, p.b, p.c, p.c, p.preference, 1, &best,
+                                                &found);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = found ? cublasLtMatmul(q->lt, p.what, &alpha, b, p.a, a, p.b, &beta, c, p.c, c, p.c, &best.algo,
-                                   q->lt_memory, PST_CU_LT_BYTES, q->stream)
+        s = found ? q->lt_calls->Matmul(q->lt, p.what, &alpha, b, p.a, a, p.b, &beta, c, p.c, c, p.c,
+                                        &best.algo, q->lt_memory, PST_CU_PRODUCT_BYTES, q->stream)
                   : CUBLAS_STATUS_NOT_SUPPORTED;
     if (s != CUBLAS_STATUS_SUCCESS) {
         char what[64];
         (void)snprintf(what, sizeof what, "cuBLASLt cannot compute a product: status %d", (int)s);
         pst_cu_refuse(q, PST_E_IO, what, 0, 0);
     }
-    release(&p);
+    release(q->lt_calls, &p);
 }

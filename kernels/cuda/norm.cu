@@ -133,13 +133,15 @@ struct put_inverse {
 
 struct normalise {
     batch f;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        float *x = &f.x[i * f.ld + j];
-        const float value = (float)(((double)*x - f.mean[j]) * f.inverse[j]);
-        f.xhat[i * f.dim + j] = value;
-        *x = value * f.gain[j] + f.shift[j];
-        return 0;
+        return (float)(((double)f.x[i * f.ld + j] - f.mean[j]) * f.inverse[j]);
+    }
+    __device__ void put(int64_t i, int64_t j, float xhat) const
+    {
+        f.xhat[i * f.dim + j] = xhat;
+        f.x[i * f.ld + j] = xhat * f.gain[j] + f.shift[j];
     }
 };
 
@@ -157,11 +159,15 @@ struct batch_gradient {
 /* dx = gain * rstd * (g - mean(g) - xhat * mean(g * xhat)), means over rows. */
 struct put_gradient {
     batch_gradient b;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        float *g = &b.f.grad[i * b.f.ld + j];
-        *g = b.f.gain[j] * b.f.rstd[j] * (*g - b.mean_sum[j] - b.f.xhat[i * b.f.dim + j] * b.mean_dot[j]);
-        return 0;
+        const float g = b.f.grad[i * b.f.ld + j];
+        return b.f.gain[j] * b.f.rstd[j] * (g - b.mean_sum[j] - b.f.xhat[i * b.f.dim + j] * b.mean_dot[j]);
+    }
+    __device__ void put(int64_t i, int64_t j, float g) const
+    {
+        b.f.grad[i * b.f.ld + j] = g;
     }
 };
 
@@ -169,10 +175,14 @@ struct scale_and_offset {
     float *x;
     int64_t ld;
     const float *scale, *offset;
-    __device__ int operator()(int64_t i, int64_t j) const
+    using value = float;
+    __device__ float get(int64_t i, int64_t j) const
     {
-        x[i * ld + j] = x[i * ld + j] * scale[j] + offset[j];
-        return 0;
+        return x[i * ld + j] * scale[j] + offset[j];
+    }
+    __device__ void put(int64_t i, int64_t j, float y) const
+    {
+        x[i * ld + j] = y;
     }
 };
 } // namespace

@@ -1,4 +1,5 @@
 /* queue.cu: queues, memory, and the table that this object exports (twin.h). */
+#include "kernels/cuda/lt/lt.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/sleep.cuh"
 
@@ -55,6 +56,8 @@ __global__ void write_record(struct pst_twin_record *record, uint64_t sequence, 
 
 bool pst_cu_checked(struct pst_queue *q, cudaError_t error, const char *file, int line)
 {
+    if (error != cudaSuccess)
+        (void)cudaGetLastError(); /* it is reported here, so no later launch must see it */
     if (error != cudaSuccess && q->rc == PST_OK) {
         q->rc = rc_of(error);
         (void)snprintf(q->why, PST_TWIN_WHY_BYTES, "%s: %s (%s:%d)", cudaGetErrorName(error),
@@ -101,7 +104,7 @@ static void queue_free(struct pst_queue *q)
     if (q->stream)
         (void)cudaStreamSynchronize(q->stream);
     if (q->lt)
-        (void)cublasLtDestroy(q->lt);
+        (void)q->lt_calls->Destroy(q->lt);
     (void)cudaFree(q->lt_memory);
     (void)cudaFree(q->scratch);
     (void)cudaFree(q->status);
@@ -138,8 +141,12 @@ static bool take_memory(struct pst_queue *q)
 
 static void prepare_products(struct pst_queue *q)
 {
-    if (pst_cu_checked(q, cudaMalloc((void **)&q->lt_memory, PST_CU_LT_BYTES)) &&
-        cublasLtCreate(&q->lt) != CUBLAS_STATUS_SUCCESS)
+    char why[PST_TWIN_WHY_BYTES];
+    q->lt_calls = pst_cu_lt_open(why);
+    if (!q->lt_calls)
+        pst_cu_refuse(q, PST_E_UNSUPPORTED, why, 0, 0);
+    else if (pst_cu_checked(q, cudaMalloc((void **)&q->lt_memory, PST_CU_PRODUCT_BYTES)) &&
+             q->lt_calls->Create(&q->lt) != CUBLAS_STATUS_SUCCESS)
         pst_cu_refuse(q, PST_E_UNSUPPORTED, "cannot create a cuBLASLt handle", 0, 0);
 }
 
@@ -178,7 +185,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     }
     if (rc == PST_E_NOMEM)
         (void)snprintf(why, PST_TWIN_WHY_BYTES, "it needs %zu bytes of device memory",
-                       q->scratch_bytes + (options->products ? PST_CU_LT_BYTES : 0) + PST_CACHE_LINE);
+                       q->scratch_bytes + (options->products ? PST_CU_PRODUCT_BYTES : 0) + PST_CACHE_LINE);
     else
         memcpy(why, q->why, PST_TWIN_WHY_BYTES);
     queue_free(q);
@@ -325,6 +332,9 @@ static pst_rc reserve(struct pst_queue *q, int64_t most, int64_t columns, char *
  * that grow with the wait, so it ends at most a sixteenth of the wait too late. */
 cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
 {
+#ifdef PST_HOST_BUILD
+    pst_cu_host_counts_add(PST_HOST_WAITS);
+#endif
     using clock = std::chrono::steady_clock;
     using std::chrono::microseconds;
     static thread_local bool keen; /* otherwise the system adds 50 us to every nap */

@@ -15,7 +15,7 @@ enum {
                              other's waits */
     PST_CU_GRID_WAVES =
         32, /* blocks for each multiprocessor, which runs 8 at a time: more even out the end */
-    PST_CU_LT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
+    PST_CU_PRODUCT_BYTES = 32 << 20, /* workspace of a product: what cuBLAS advises for Hopper */
 };
 
 struct pst_queue {
@@ -32,7 +32,8 @@ struct pst_queue {
     bool left_alone;            /* a wait has timed out */
     const char *last_file;      /* where the last launch was made */
     int last_line;
-    cublasLtHandle_t lt; /* NULL: this queue makes no products */
+    const struct pst_cu_lt *lt_calls; /* lt.cuh */
+    cublasLtHandle_t lt;              /* NULL: this queue makes no products */
     void *lt_memory;
     char *why; /* the first launch or call that failed; "" if there is none */
     pst_rc rc;
@@ -60,6 +61,7 @@ struct pst_cu_launch {
             return;
         q->last_file = file;
         q->last_line = line;
+        (void)cudaSetDevice(q->device); /* the calling thread may have used another one meanwhile */
 #ifdef PST_HOST_BUILD
         pst_cu_host_launch(kernel, blocks, threads, shared_bytes, q->stream, pst_cu_site{file, line},
                            args...);

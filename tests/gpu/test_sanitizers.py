@@ -1,16 +1,18 @@
-"""compute-sanitizer's four tools over the twin tests, a few shapes each, all tools at once. Skipped where there is
-no GPU; "unavailable" where there is no compute-sanitizer."""
+"""compute-sanitizer's four tools over the twin tests, a few shapes each, one tool after the other, as they would share one
+GPU. Skipped where there is no GPU; "unavailable" where there is no compute-sanitizer."""
 import glob
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 BUILD = os.environ.get("BUILD", "build")
-TOOLS = {"memcheck": ["--leak-check=no"], "racecheck": [], "synccheck": [], "initcheck": []}
-LIMIT_S = 180  # of a tool over all tests, which are tens of times slower under it: all of check-gpu has minutes
+# Calls may fail as part of the work: cudaEventQuery says "not ready", and memory may be registered already.
+TOOLS = {"memcheck": ["--leak-check=no", "--report-api-errors=no"], "synccheck": [], "initcheck": [], "racecheck": []}
+LIMIT_S = 45  # of a tool over all its tests, which are tens of times slower under it
+# Kernels that poll a controller, and so run as long as it takes, are slowest under these tools: the table's are enough.
+POLLING, POLLING_LEFT = ("racecheck", "initcheck"), "test_twin_nvme_table"
 PATH = os.environ["PATH"] + ":/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 
 if not shutil.which("nvidia-smi") or subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode != 0:
@@ -23,12 +25,16 @@ if not sanitizer:
 
 tests = [t for t in sorted(glob.glob(os.path.join(BUILD, "tests/kernel/test_twin_*"))) if not t.endswith(".d")]
 env = dict(os.environ, PENSTOCK_TWIN="cuda", PENSTOCK_TWIN_SHAPES="2", PENSTOCK_TWIN_SMALL="1", CMOCKA_MESSAGE_OUTPUT="TAP")
-said = {}
+
+
+def tests_of(tool):
+    return [t for t in tests if tool not in POLLING or "nvme" not in t or t.endswith(POLLING_LEFT)]
 
 
 def look(tool):
+    """(whether the tool found nothing, what it said)"""
     text, good, end = "", True, time.monotonic() + LIMIT_S
-    for test in tests:
+    for test in tests_of(tool):
         argv = [sanitizer, "--tool", tool, "--error-exitcode", "99", *TOOLS[tool], test]
         try:
             r = subprocess.run(argv, capture_output=True, text=True, timeout=max(1, end - time.monotonic()), env=env)
@@ -39,16 +45,13 @@ def look(tool):
         if r.returncode != 0:
             good = False
             text += f"{test}: exit status {r.returncode}\n" + "\n".join((r.stdout + r.stderr).splitlines()[-25:]) + "\n"
-    said[tool] = good, text
+    return good, text
 
 
-threads = [threading.Thread(target=look, args=(tool,)) for tool in TOOLS]
-for t in threads:
-    t.start()
-for t in threads:
-    t.join()
+failed = False
 for i, tool in enumerate(TOOLS):
-    good, text = said[tool]
-    print(f"{'ok' if good else 'not ok'} {i + 1} - {tool} over {len(tests)} twin tests")
-    print("".join("# " + line + "\n" for line in text.splitlines()), end="")
-sys.exit(0 if all(good for good, _ in said.values()) else 1)
+    good, text = look(tool)
+    failed = failed or not good
+    print(f"{'ok' if good else 'not ok'} {i + 1} - {tool} over {len(tests_of(tool))} twin tests")
+    print("".join("# " + line + "\n" for line in text.splitlines()), end="", flush=True)
+sys.exit(1 if failed else 0)

@@ -9,7 +9,7 @@ RESULTS = os.path.join(ROOT, "tools", "bench", "results")
 before = sorted(os.listdir(RESULTS))
 # its process' end is what frees the bench's arrays
 env = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
-r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "bench.py"), "--smallest", "gpu"],
+r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "bench.py"), "--smallest", "gpu-kernels", "gpu-epoch"],
                    capture_output=True, text=True, env=env)
 checked = re.findall(r"^checked: (.*)$", r.stdout, re.M)
 wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB", "mean (SpMM), forward",

@@ -4,6 +4,7 @@
 
 #include <nvme/types.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "common/nvme/driver/controller.h"
@@ -194,6 +195,41 @@ static void a_plain_controller(void **state)
     assert_false(pst_nvme_failed(&c));
     pst_nvme_close(&c);
     stub_free(s);
+}
+
+/* Of these pages, how many are mapped: bit 63 of their words in pagemap. */
+static int mapped(const char *at, size_t pages)
+{
+    int n = 0;
+    FILE *f = fopen("/proc/self/pagemap", "rb");
+    assert_non_null(f);
+    for (size_t i = 0; i < pages; i++) {
+        uint64_t word;
+        assert_int_equal(fseek(f, (long)(((uintptr_t)at / 4096 + i) * sizeof word), SEEK_SET), 0);
+        assert_int_equal(fread(&word, sizeof word, 1, f), 1);
+        n += (int)(word >> 63);
+    }
+    (void)fclose(f);
+    return n;
+}
+
+/* A GPU gets the registers and the doorbells that it uses, and their pages are mapped. */
+static void registers_for_a_gpu(void **state)
+{
+    (void)state;
+    const size_t pages = 4, bytes = pages * 4096;
+    const struct {
+        uint32_t queues, stride, pages;
+    } cases[] = {{1, 4, 2}, {128, 4, 2}, {511, 4, 2}, {512, 4, 3}, {128, 32, 4}, {4096, 64, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *regs = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(regs, MAP_FAILED);
+        struct pst_nvme_transport t = {.ops = &stub_ops, .regs = regs, .regs_bytes = bytes, .what = "stub"};
+        const struct pst_nvme_controller c = {.t = &t, .doorbell_stride = cases[i].stride};
+        assert_int_equal(pst_nvme_registers_touch(&c, cases[i].queues), cases[i].pages * 4096);
+        assert_int_equal(mapped(regs, pages), cases[i].pages);
+        assert_int_equal(munmap(regs, bytes), 0);
+    }
 }
 
 static void limits_are_the_devices(void **state)
@@ -511,6 +547,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_controller),
+        cmocka_unit_test(registers_for_a_gpu),
         cmocka_unit_test(limits_are_the_devices),
         cmocka_unit_test(refused_with_a_reason),
         cmocka_unit_test(namespaces_that_lie),

@@ -14,13 +14,14 @@ hotness     hits of a static cache over ten epochs: the planner's choices agains
 embed       the training step of graph embeddings against the products that it needs, and against smaller tiles
 ranks       exact filtered ranks among all vertices, against the one product that they need
 tpc         throughput per cost: predicted by penstock tpc, against runs with 1 to 12 emulated SSDs
-gpu         the kernels, hand-over between processes, disk kernels and the epoch on a GPU (only if named)
+gpu-kernels the kernels, the hand-over between processes and the disk kernels on a GPU (only if named)
+gpu-epoch   an epoch on a GPU against one on the CPU (only if named)
 
 A bench checks its results before it prints a rate, alternates what it compares, and prints medians with their
 quartiles. It prints "skipped" and the reason if it cannot run here. Results go to build/bench-results.
 
 --smallest  run each bench in a form that takes seconds. It checks the same results; its figures mean nothing
-            and are not written. Without a GPU, `gpu` then runs on the host build of the kernels
+            and are not written. Without a GPU, gpu-* then run on the host build of the kernels
 --pairs     alternations of each bench
 --scratch   the folder for datasets and files (default /var/tmp/penstock-bench): on the drive to measure
 --save      write the results to tools/bench/results"""
@@ -113,7 +114,8 @@ BENCHES = {
                  dict(pairs=1, vertices=60000, features=1024, train=0.01, batch=128, hidden=16, dilate=300, caches=(512, 12000),
                       drives=(("p5510", (1, 2, 4, 6, 8, 10, 12)), ("980pro", (2, 3, 4, 5, 6)))),
                  dict(pairs=1, vertices=2000, features=128, train=0.2, batch=128, hidden=16, dilate=20, caches=(200,), drives=(("p5510", (2,)),))),
-    "gpu": Bench(gpu.figures, dict(pairs=1, host=False), dict(pairs=1, host=True), programs=("gpu",), only_if_named=True),
+    "gpu-kernels": Bench(gpu.kernels, dict(pairs=1, host=False), dict(pairs=1, host=True), programs=("gpu",), only_if_named=True),
+    "gpu-epoch": Bench(gpu.epoch, dict(pairs=1, host=False), dict(pairs=1, host=True), only_if_named=True),
 }
 
 
@@ -160,7 +162,7 @@ def write(results, names, save):
     machine = results["machine"]
     folder = RESULTS if save else os.path.join(measure.BUILD, "bench-results")
     os.makedirs(folder, exist_ok=True)
-    kind = "gpu" if "gpu" in names else "cpu"
+    kind = "gpu" if any(name.startswith("gpu-") for name in names) else "cpu"
     path = os.path.join(folder, f"{kind}-{machine['date']}-{machine['commit'].rstrip('+')}-{'-'.join(names) or 'all'}.json")
     with open(path, "w") as f:
         json.dump(results, f, indent=1)

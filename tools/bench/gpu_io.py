@@ -85,7 +85,7 @@ def figure_20(host, ssds, dilate, workers, batch):
         print("Legend, Figure 20: what GEMMs lose beside the disk kernels")
     for way in WAYS:
         r = io(host, way=way, ssds=ssds, bytes=4096, queues=2, depth=1024, batch=batch, workers=workers, dilate=dilate,
-               beside=True, **({"complete_blocks": 4} if way != "sync" else {}))
+               beside=True)
         if host:
             continue
         out[way] = r["loss"]

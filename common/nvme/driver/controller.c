@@ -97,6 +97,16 @@ static pst_rc enable(struct pst_nvme_controller *c)
     return wait_for_status(c, PST_NVME_CSTS_RDY, PST_NVME_CSTS_RDY, c->ready_ms, "was getting ready");
 }
 
+uint64_t pst_nvme_registers_touch(const struct pst_nvme_controller *c, uint32_t queues)
+{
+    const uint64_t end = PST_NVME_DOORBELLS + 2 * ((uint64_t)queues + 1) * c->doorbell_stride,
+                   most = c->t->regs_bytes / PST_PAGE * PST_PAGE, wanted = pst_align_up(end, PST_PAGE),
+                   bytes = wanted < most ? wanted : most;
+    for (uint64_t at = 0; at < bytes; at += PST_PAGE)
+        (void)get32(c, at == 0 ? PST_NVME_VS : at);
+    return bytes;
+}
+
 /* How many queue ids have doorbells within BAR 0. */
 static uint32_t qids_with_doorbells(const struct pst_nvme_controller *c)
 {

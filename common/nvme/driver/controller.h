@@ -73,6 +73,11 @@ PST_API_TEST PST_MUST_USE pst_rc pst_nvme_queue_delete(struct pst_nvme_controlle
  * of whole pages, and lives as long as the pair. */
 PST_API void pst_nvme_queue_memory(const struct pst_nvme_qp *qp, void **at, uint64_t *bytes);
 
+/* How many bytes of BAR 0, in whole pages from its start, have the registers and the doorbells of the pairs 0
+ * to queues. Reads a word of each of these pages: VFIO maps a page when it is first used, and a GPU can only
+ * be given pages that are mapped. */
+PST_API uint64_t pst_nvme_registers_touch(const struct pst_nvme_controller *c, uint32_t queues);
+
 /* Asks the controller to abort one command. *aborted true: the command completes, with PST_NVME_ABORTED
  * unless it was done before. False: the controller does not know the command. */
 PST_API_TEST PST_MUST_USE pst_rc pst_nvme_abort(struct pst_nvme_controller *c, uint16_t qid, uint16_t cid,

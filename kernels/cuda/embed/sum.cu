@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) count_up(int32_t *number, int6
         number[i] = (int32_t)i;
 }
 
-struct adding { /* rows of `from`, for pst_cu_scatter */
+struct adding { /* rows of `from` */
     using more = int32_t;
     const int32_t *number;
     const float *from;
@@ -42,6 +42,67 @@ struct adding { /* rows of `from`, for pst_cu_scatter */
         return pst_cu_vec_load<W>(from + (int64_t)e.dst * width + j);
     }
 };
+
+/* The order of additions is that of the entries, whatever other rows there are: the numbers of rows depend on
+ * where partitions lie in their buffer, and results must not. So these are not the chunks of pst_cu_scatter.
+ */
+enum { SPAN = 8 }; /* sorted entries among which a warp looks for the first of a row */
+
+/* Adds up what one row gets; its entries begin at `begin`. The warp looks up 32 of them at once and passes
+ * them round. */
+template <int W, class F>
+__device__ void add_row(const pst_cu_sorted &s, const F &f, float *row, int64_t begin, int64_t column,
+                        bool in, int lane)
+{
+    const uint32_t same = s.source[begin];
+    pst_cu_vec<W> sum = {};
+    if (in)
+        sum = pst_cu_vec_load<W>(row + column);
+    int64_t count = PST_CU_WARP;
+    for (int64_t base = begin; count == PST_CU_WARP; base += PST_CU_WARP) {
+        const int64_t at = base + lane;
+        const bool mine = at < s.edges && s.source[at] == same;
+        pst_cu_edge<typename F::more> edge = {};
+        if (mine)
+            edge = f.look(at);
+        count = __popc(__ballot_sync(0xFFFFFFFFu, mine));
+        for (int t = 0; t < count; t += PST_CU_AHEAD) {
+            pst_cu_vec<W> part[PST_CU_AHEAD];
+#pragma unroll
+            for (int k = 0; k < PST_CU_AHEAD; k++) { /* past the end: entry 0, which is not added */
+                const pst_cu_edge<typename F::more> turn = {__shfl_sync(0xFFFFFFFFu, edge.dst, t + k),
+                                                            __shfl_sync(0xFFFFFFFFu, edge.more, t + k)};
+                part[k] = f.template get<W>(turn, in ? column : 0);
+            }
+#pragma unroll
+            for (int k = 0; k < PST_CU_AHEAD; k++)
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    sum.at[w] = t + k < count ? sum.at[w] + part[k].at[w] : sum.at[w];
+        }
+    }
+    if (in)
+        pst_cu_vec_store<W>(row + column, sum);
+}
+
+/* A warp takes the rows whose first entry is among its SPAN entries. */
+template <int W, class F>
+__global__ void __launch_bounds__(PST_CU_THREADS, 4)
+    add_rows(pst_cu_sorted s, F f, float *to, int64_t ld, int64_t width)
+{
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    for (int64_t base = pst_cu_first() / PST_CU_WARP * SPAN; base < s.edges;
+         base += pst_cu_step() / PST_CU_WARP * SPAN) {
+        const int64_t e = base + lane;
+        const bool head = lane < SPAN && e < s.edges && (e == 0 || s.source[e - 1] != s.source[e]);
+        for (unsigned heads = __ballot_sync(0xFFFFFFFFu, head); heads; heads &= heads - 1) {
+            const int64_t begin = base + __ffs((int)heads) - 1;
+            float *row = to + (int64_t)s.source[begin] * ld;
+            for (int64_t j = 0; j < width; j += PST_CU_WARP * W)
+                add_row<W>(s, f, row, begin, j + lane * W, j + lane * W < width, lane);
+        }
+    }
+}
 
 struct head { /* 1 if sorted row i is the first with its number */
     using value = uint32_t;
@@ -93,7 +154,9 @@ bool sort_rows(struct pst_queue *q, const uint32_t *row, int64_t rows, int64_t n
         !pst_cu_checked(
             q, cub::DeviceRadixSort::SortPairs(NULL, bytes, row, sorted, in, number, n, 0, bits, q->stream)))
         return false;
+    const size_t kept = q->scratch_used; /* what comes after it is free again when all is sorted */
     void *temp = pst_cu_scratch(q, bytes);
+    q->scratch_used = kept;
     pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS))(count_up, in, n);
     return temp && pst_cu_checked(q, cub::DeviceRadixSort::SortPairs(temp, bytes, row, sorted, in, number, n,
                                                                      0, bits, q->stream));
@@ -145,8 +208,10 @@ void pst_k_embed_sum(struct pst_queue *q, int64_t n, const uint32_t *row, const 
     const pst_cu_sorted s = {touched ? rank : sorted, number, NULL, n};
     const adding f = {number, from, width};
     to -= touched ? width : 0;
+    const struct pst_cu_launch on =
+        pst_cu_on(q, pst_cu_grid(q, (n + SPAN - 1) / SPAN, PST_CU_THREADS / PST_CU_WARP));
     if (pst_cu_by_fours(from, width, to, width, width))
-        pst_cu_scatter<4>(q, s, f, to, width, width);
+        on(add_rows<4, adding>, s, f, to, width, width);
     else
-        pst_cu_scatter<1>(q, s, f, to, width, width);
+        on(add_rows<1, adding>, s, f, to, width, width);
 }

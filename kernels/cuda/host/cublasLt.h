@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/host/cuda_runtime.h"
 
+#define CUBLAS_VER_MAJOR 13
+
 enum cublasStatus_t {
     CUBLAS_STATUS_SUCCESS,
     CUBLAS_STATUS_INVALID_VALUE = 7,

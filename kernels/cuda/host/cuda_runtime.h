@@ -3,6 +3,7 @@
 #ifndef PST_HOST_CUDA_RUNTIME_H
 #define PST_HOST_CUDA_RUNTIME_H
 
+#include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/fiber.h"
 
 #include <atomic>

@@ -1,5 +1,6 @@
 /* fiber.cpp: a thread runs until it must wait for others. The last one to come does what they came for and
  * goes on. If all wait and none can go on, it is a deadlock, and is reported. */
+#include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/fiber.h"
 #include "kernels/cuda/host/order.h"
 
@@ -73,7 +74,8 @@ struct runner {
     pst_cu_site where;
     uint64_t launches;
     unsigned atomics;
-    std::set<void *> declared; /* shared arrays that were seen in this block */
+    uint64_t rows[THREADS_MAX / WARP]; /* that the warps of this block have read */
+    std::set<void *> declared;         /* shared arrays that were seen in this block */
     unsigned char *dynamic;
     ~runner();
 };
@@ -327,6 +329,7 @@ void run_block(uint3 block, dim3 blocks, dim3 threads, size_t shared_bytes)
 {
     r.count = (int)(threads.x * threads.y * threads.z);
     r.done = r.at_block = r.trues = 0;
+    memset(r.rows, 0, sizeof r.rows);
     r.declared.clear();
     r.dynamic = static_cast<unsigned char *>(malloc(shared_bytes ? shared_bytes : 1));
     memset(r.dynamic, RUBBISH, shared_bytes);
@@ -412,6 +415,12 @@ void pst_cu_host_meet()
         pause_here(READY);
 }
 
+void pst_cu_host_reads_row()
+{
+    if (r.current % WARP == 0)
+        pst_cu_host_counts_raise(PST_HOST_ROWS, ++r.rows[r.current / WARP]);
+}
+
 void pst_cu_host_shared(void *at, size_t bytes)
 {
     if (r.declared.insert(at).second)
@@ -427,6 +436,7 @@ void pst_cu_host_run(void (*call)(void *), void *user, dim3 blocks, dim3 threads
                      pst_cu_site where)
 {
     std::lock_guard<std::mutex> guard(r.lock);
+    pst_cu_host_counts_add(PST_HOST_LAUNCHES);
     assert(shared_bytes <= SHARED_MAX && threads.x * threads.y * threads.z <= THREADS_MAX);
     r.call = call;
     r.user = user;

@@ -52,6 +52,9 @@ int pst_cu_host_block(bool predicate, pst_cu_site site);
 /* Lets other threads run now and then. Called at atomics, where threads meet. */
 void pst_cu_host_meet();
 
+/* For tests: the running warp reads a row. */
+void pst_cu_host_reads_row();
+
 /* Shared memory of the running block, which is rubbish when a block begins: declared arrays, and the
  * dynamic part. */
 void pst_cu_host_shared(void *at, size_t bytes);

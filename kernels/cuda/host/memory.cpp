@@ -393,11 +393,28 @@ cudaError_t cudaFreeHost(void *at)
     return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned)
+/* NVIDIA's driver looks up each page of I/O memory, and refuses one that is not mapped. */
+static bool all_mapped(const void *at, size_t bytes)
+{
+    FILE *f = fopen("/proc/self/pagemap", "rbe");
+    bool all = f != nullptr;
+    for (size_t page = 0; all && page < bytes / PAGE; page++) {
+        uint64_t word = 0;
+        all = fseek(f, (long)(((uintptr_t)at / PAGE + page) * sizeof word), SEEK_SET) == 0 &&
+              fread(&word, sizeof word, 1, f) == 1 && word >> 63 != 0;
+    }
+    if (f)
+        (void)fclose(f);
+    return all;
+}
+
+cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 {
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const char *first = static_cast<char *>(at);
-    if (!at || bytes == 0)
+    if (!at || bytes == 0 ||
+        ((flags & cudaHostRegisterIoMemory) &&
+         (getenv("PENSTOCK_VIRTUAL_NO_IO_MEMORY") || !all_mapped(at, bytes))))
         return pst_cu_host_keep(cudaErrorInvalidValue);
     for (const auto &p : st().pinned)
         if (first < p.first + p.second && p.first < first + bytes)
@@ -422,6 +439,18 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned)
         return pst_cu_host_keep(cudaErrorInvalidValue);
     *out = at;
     return cudaSuccess;
+}
+
+bool pst_cu_host_pageable(const void *at)
+{
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
+    const auto pinned = st().pinned.upper_bound(static_cast<const char *>(at));
+    if (pinned != st().pinned.begin() && at < std::prev(pinned)->first + std::prev(pinned)->second)
+        return false;
+    for (const auto &o : st().open)
+        if (at >= o.second.mapped && at < o.second.mapped + o.second.bytes)
+            return false;
+    return device_of(at) < 0;
 }
 
 /* ---- handles of memory --------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* runtime.cpp: devices, streams and events of the host build. A stream is a list of work that runs when it
  * must: when somebody waits for it, here or in another process. What its events wait for runs first. Code
  * that does not wait finds old data. */
+#include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/virtual.h"
 
 #include <cassert>
@@ -39,6 +40,7 @@ namespace
 {
 enum {
     MULTIPROCESSORS = 2, /* few, so that grids are smaller than their work, as on a GPU with more work */
+    OLDEST_MAJOR = 8,    /* for which there is code */
     SHARED_DEFAULT = 48 * 1024, /* what a block may have without asking */
     SHARED_MAX = 227 * 1024,
     THREADS_MAX = 1024,
@@ -306,10 +308,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 {
     if (device < 0 || device >= PST_HOST_GPUS)
         return pst_cu_host_keep(cudaErrorInvalidDevice);
+    const char *old = getenv("PENSTOCK_VIRTUAL_OLD"); /* for tests of devices that have no code */
     *out = {};
     (void)snprintf(out->name, sizeof out->name, "virtual GPU %d", device);
     out->totalGlobalMem = (size_t)64 << 30;
-    out->major = 8;
+    out->major = OLDEST_MAJOR;
+    if (old && atoi(old) == device)
+        out->major = OLDEST_MAJOR - 1;
     out->multiProcessorCount = MULTIPROCESSORS;
     return cudaSuccess;
 }
@@ -330,6 +335,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device)
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
+    pst_cu_host_counts_copy(to, from, bytes);
     pst_cu_host_enqueue(stream, [=] { memcpy(to, from, bytes); });
     return cudaSuccess;
 }
@@ -342,6 +348,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 
 cudaError_t cudaMemsetAsync(void *at, int byte, size_t bytes, cudaStream_t stream)
 {
+    pst_cu_host_counts_add(PST_HOST_COPIES);
     pst_cu_host_enqueue(stream, [=] { memset(at, byte, bytes); });
     return cudaSuccess;
 }
@@ -382,6 +389,7 @@ pst_cu_host_stream_priority(const pst_cu_host_stream *stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    pst_cu_host_counts_add(PST_HOST_WAITS);
     return drain(stream_of(stream), UINT64_MAX);
 }
 

@@ -2,7 +2,9 @@
 #include "kernels/cuda/nvme/nvme.cuh"
 
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <unistd.h>
 
 namespace
 {
@@ -109,6 +111,33 @@ pst_rc refused(char *why, const char *what, cudaError_t error)
     return PST_E_UNSUPPORTED;
 }
 
+/* Whether the driver's module lets any user register I/O memory. */
+bool anybody_may()
+{
+    char line[512];
+    bool may = false;
+    FILE *f = fopen("/proc/driver/nvidia/params", "re");
+    while (f && fgets(line, sizeof line, f))
+        may = may || strstr(line, "PeerMappingOverride=1");
+    if (f)
+        (void)fclose(f);
+    return may;
+}
+
+/* NVIDIA's driver refuses I/O memory for two reasons, and gives the same error for several. */
+pst_rc refused_registers(char *why, cudaError_t error)
+{
+    const bool may = geteuid() == 0 || anybody_may();
+    (void)cudaGetLastError();
+    (void)snprintf(
+        why, PST_TWIN_WHY_BYTES, "the GPU cannot use a controller's registers: %s; %s",
+        cudaGetErrorString(error),
+        may ? "NVIDIA's driver cannot look up their pages: on Linux 6.12 or newer, install a newer one"
+            : "run as root, or load NVIDIA's module with "
+              "NVreg_RegistryDwords=\"PeerMappingOverride=1\"");
+    return PST_E_UNSUPPORTED;
+}
+
 /* Registers the shared memory. Memory that is registered already is not unregistered here. */
 pst_rc share(struct pst_k_nvme_drive *d, char *why)
 {
@@ -121,7 +150,8 @@ pst_rc share(struct pst_k_nvme_drive *d, char *why)
         if (error == cudaErrorHostMemoryAlreadyRegistered)
             (void)cudaGetLastError();
         else if (error != cudaSuccess)
-            return refused(why, s->io_memory ? "a controller's registers" : "a controller's memory", error);
+            return s->io_memory ? refused_registers(why, error)
+                                : refused(why, "a controller's memory", error);
     }
     return PST_OK;
 }

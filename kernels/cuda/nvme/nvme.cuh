@@ -98,6 +98,16 @@ static __device__ __forceinline__ uint64_t pst_cu_now_ns()
 #endif
 }
 
+/* Leaves the multiprocessor to other warps. */
+static __device__ __forceinline__ void pst_cu_nap(uint32_t ns)
+{
+#ifdef PST_HOST_BUILD
+    (void)ns; /* pst_cu_now_ns does that */
+#else
+    __nanosleep(ns);
+#endif
+}
+
 struct pst_k_nvme_drive {
     struct pst_k_nvme_drive_options o; /* pairs and shared are our own copies */
     struct pst_k_nvme_layout layout;   /* o.layout is this, or NULL */

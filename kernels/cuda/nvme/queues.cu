@@ -8,7 +8,16 @@
 
 namespace
 {
-enum { SUBMIT_THREADS = PST_CU_NVME_SUBMIT_THREADS_MAX, COMPLETE_THREADS = 256, COMPLETE_THREADS_MAX = 1024 };
+enum {
+    SUBMIT_THREADS = PST_CU_NVME_SUBMIT_THREADS_MAX,
+    COMPLETE_WARPS = 8, /* of a block: as many queues at least */
+    COMPLETE_BLOCKS =
+        4, /* they poll as long as the drives take, and other kernels need the multiprocessors */
+    COMPLETE_THREADS_MAX = 1024,
+    NAP_NS = 500,    /* between two looks in vain: a third of what a look over the bus takes */
+    STOP_EVERY = 64, /* looks between two at what the host says, also over the bus */
+};
+constexpr unsigned ALL = 0xFFFFFFFFu;
 
 /* How many commands of the queue may be written now. */
 __device__ __forceinline__ uint32_t room_of(const struct pst_cu_nvme_view &v, uint32_t queue)
@@ -20,121 +29,123 @@ __device__ __forceinline__ uint32_t room_of(const struct pst_cu_nvme_view &v, ui
 
 /* Takes completion k of the queue. False: it belongs to no command in flight, or to one that has just ended.
  */
-__device__ bool match(const struct pst_cu_nvme_view &v, uint32_t queue, uint64_t k,
-                      const struct pst_nvme_cqe &cqe)
+__device__ bool match(const struct pst_cu_nvme_view &v, uint32_t queue, uint64_t k, uint16_t cid,
+                      uint16_t status)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
-    const uint32_t place = pst_nvme_place(qp, cqe.cid);
-    if (atomicCAS(&qp->live[place], (uint32_t)cqe.cid, (uint32_t)PST_NVME_NOT_LIVE) != cqe.cid) {
+    const uint32_t place = pst_nvme_place(qp, cid);
+    if (atomicCAS(&qp->live[place], (uint32_t)cid, (uint32_t)PST_NVME_NOT_LIVE) != cid) {
         (void)atomicAdd(v.strange, 1u);
         return false;
     }
-    qp->ids[k & (qp->depth - 1)] = (uint16_t)(cqe.cid + qp->depth);
+    qp->ids[k & (qp->depth - 1)] = (uint16_t)(cid + qp->depth);
     const uint32_t index = v.q.io_of[queue][place], batch = index / v.most;
     struct pst_cu_nvme_tally *tally = &v.tally[batch];
-    if (PST_NVME_STATUS(cqe.status) != PST_NVME_OK) {
+    if (PST_NVME_STATUS(status) != PST_NVME_OK) {
         (void)atomicAdd(&tally->failed, 1u);
         (void)atomicMin(&tally->first_failed, index % v.most);
     }
-    *static_cast<volatile uint16_t *>(&v.q.ios[index].status) = cqe.status;
+    *static_cast<volatile uint16_t *>(&v.q.ios[index].status) = status;
     (void)atomicAdd(&v.left[batch * v.q.n + queue], ~0u);
     return true;
 }
 
-/* Called by a block. Takes completions, each warp a run of positions. whole: takes all that the queue waits
- * for, or none. Returns how many it took. */
-__device__ uint32_t take(const struct pst_cu_nvme_view &v, uint32_t queue, bool whole, uint32_t *arrived)
+/* Called by a warp. Takes completions, each lane its own, which it reads once. whole: takes all that the
+ * queue waits for, or none. Returns how many it took. */
+__device__ uint32_t take(const struct pst_cu_nvme_view &v, uint32_t queue, bool whole)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
     const uint64_t taken = qp->taken;
-    const uint32_t waits = (uint32_t)(qp->posted - taken), lane = threadIdx.x;
-    struct pst_nvme_cqe cqe = {};
-    const uint64_t look = whole ? taken + waits - 1 : taken;
-    if (!__syncthreads_or(lane == 0 && waits > 0 && pst_nvme_poll(qp, look, &cqe)))
-        return 0;
-    if (lane == 0)
-        *arrived = whole ? waits : min(waits, blockDim.x);
-    __syncthreads();
-    if (!whole && lane < waits && !pst_nvme_poll(qp, taken + lane, &cqe))
-        (void)atomicMin(arrived, lane);
-    __syncthreads();
-    const uint32_t n = *arrived;
+    const uint32_t waits = (uint32_t)(qp->posted - taken), lane = threadIdx.x % PST_CU_WARP;
+    uint16_t cid = 0, status = 0;
+    const bool looks = whole ? lane == 0 && waits > 0 : lane < waits;
+    const unsigned come = __ballot_sync(
+        ALL, looks && pst_nvme_poll_id(qp, whole ? taken + waits - 1 : taken + lane, &cid, &status));
+    const uint32_t n = whole         ? (come ? waits : 0)
+                       : come == ALL ? (uint32_t)PST_CU_WARP
+                                     : (uint32_t)__ffs((int)~come) - 1;
     bool strange = false;
-    for (uint32_t at = lane; at < n; at += blockDim.x) {
-        const bool there = !whole || pst_nvme_poll(qp, taken + at, &cqe);
-        strange = !there || !match(v, queue, taken + at, cqe) || strange;
+    for (uint32_t at = lane; at < n; at += PST_CU_WARP) {
+        const bool there = !whole || pst_nvme_poll_id(qp, taken + at, &cid, &status);
+        strange = !there || !match(v, queue, taken + at, cid, status) || strange;
     }
-    strange = __syncthreads_or(strange);
+    strange = __any_sync(ALL, strange);
     if (lane == 0 && strange)
         v.broken[queue] = 1;
-    if (lane == 0 && !strange)
+    if (lane == 0 && !strange && n > 0)
         pst_nvme_ring_cq(qp, n);
-    __syncthreads();
+    __syncwarp();
     return n;
 }
 
-/* Called by a block. Sends the batch's commands for the queue that waited for room and have it now. */
+/* Called by a warp. Sends the batch's commands for the queue that waited for room and have it now. */
 __device__ bool post_more(const struct pst_cu_nvme_view &v, uint32_t batch, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
     const uint32_t *begin = v.begin + batch * (v.q.n + 1) + queue, room = room_of(v, queue);
     uint32_t *next = v.next + batch * v.q.n + queue;
-    const uint32_t n = min(begin[1] - begin[0] - *next, room);
+    const uint32_t n = min(begin[1] - begin[0] - *next, room), lane = threadIdx.x % PST_CU_WARP;
     if (n == 0)
         return false;
     const uint32_t *order = v.order + (size_t)batch * v.most + begin[0] + *next;
     const uint64_t posted = qp->posted;
-    for (uint32_t at = threadIdx.x; at < n; at += blockDim.x)
+    for (uint32_t at = lane; at < n; at += PST_CU_WARP)
         pst_nvme_io_post(&v.q, order[at], posted + at);
-    __syncthreads();
-    if (threadIdx.x == 0) {
+    __syncwarp();
+    if (lane == 0) {
         qp->posted = posted + n;
         *next += n;
         pst_nvme_ring_sq(qp);
     }
-    __syncthreads();
+    __syncwarp();
     return true;
 }
 
 __device__ __forceinline__ bool waits_for(const struct pst_cu_nvme_view &v, uint32_t batch, uint32_t queue)
 {
-    return v.left[batch * v.q.n + queue] > 0 && !v.broken[queue];
+    return pst_cu_load(&v.left[batch * v.q.n + queue]) > 0 && !pst_cu_load(&v.broken[queue]);
 }
 
-/* Leaves a queue alone, because no completion has come for too long or the host has stopped it. */
-__device__ __forceinline__ bool is_over(const struct pst_cu_nvme_view &v, uint64_t since)
+/* Leaves a queue alone, because no completion has come for too long or the host has stopped it. look: how
+ * many looks were in vain. */
+__device__ __forceinline__ bool is_over(const struct pst_cu_nvme_view &v, uint64_t since, uint32_t look)
 {
-    return pst_cu_now_ns() - since > v.timeout_ns || PST_NVME_LOAD_ACQUIRE(v.stop) != 0;
+    return pst_cu_now_ns() - since > v.timeout_ns ||
+           (look % STOP_EVERY == 0 && PST_NVME_LOAD_ACQUIRE(v.stop) != 0);
 }
 
-/* A block has every gridDim-th queue. It polls them in turn until none waits, or until none has had a
- * completion for too long. */
+/* A warp has every n-th queue, of as many warps as there are. It polls them in turn until none waits, or
+ * until none has had a completion for too long. */
 __global__ void __launch_bounds__(COMPLETE_THREADS_MAX)
     complete_each(struct pst_cu_nvme_view v, uint32_t batch, bool whole)
 {
-    PST_CU_SHARED(uint32_t, arrived, [1]);
-    const bool lead = threadIdx.x == 0; /* this thread has the clock */
-    uint64_t since = lead ? pst_cu_now_ns() : 0;
+    const uint32_t lane = threadIdx.x % PST_CU_WARP, warps_each = blockDim.x / PST_CU_WARP,
+                   warps = gridDim.x * warps_each,
+                   first = blockIdx.x * warps_each + threadIdx.x / PST_CU_WARP;
+    uint64_t since = pst_cu_now_ns();
+    uint32_t look = 0;
     for (bool busy = true; busy;) {
         bool moved = false;
         busy = false;
-        for (uint32_t queue = blockIdx.x; queue < v.q.n; queue += gridDim.x) {
+        for (uint32_t queue = first; queue < v.q.n; queue += warps) {
             if (!waits_for(v, batch, queue))
                 continue;
             busy = true;
-            moved = take(v, queue, whole, arrived) > 0 || moved;
+            moved = take(v, queue, whole) > 0 || moved;
             const bool next_wave = !whole || v.q.qp[queue]->posted == v.q.qp[queue]->taken;
             moved = (next_wave && post_more(v, batch, queue)) || moved;
         }
         if (moved)
-            since = lead ? pst_cu_now_ns() : 0;
-        if (!busy || !__syncthreads_or(lead && !moved && is_over(v, since)))
+            since = pst_cu_now_ns();
+        if (!busy || moved)
             continue;
-        since = lead ? pst_cu_now_ns() : 0;
+        pst_cu_nap(NAP_NS);
+        if (!__any_sync(ALL, lane == 0 && is_over(v, since, look++)))
+            continue;
+        since = pst_cu_now_ns();
         busy = whole; /* if some of a wave are missing, take those that came, and wait again */
         whole = false;
-        for (uint32_t queue = blockIdx.x + threadIdx.x * gridDim.x; !busy && queue < v.q.n;
-             queue += blockDim.x * gridDim.x)
+        for (uint32_t queue = first + lane * warps; !busy && queue < v.q.n; queue += PST_CU_WARP * warps)
             if (waits_for(v, batch, queue))
                 v.broken[queue] = 1;
     }
@@ -283,9 +294,9 @@ __device__ __forceinline__ void unlock(const struct pst_cu_nvme_view &v, uint32_
 __device__ void drain(const struct pst_cu_nvme_view &v, uint32_t queue)
 {
     struct pst_nvme_qp *qp = v.q.qp[queue];
-    struct pst_nvme_cqe cqe;
-    while (qp->taken != qp->posted && pst_nvme_poll(qp, qp->taken, &cqe)) {
-        if (!match(v, queue, qp->taken, cqe)) {
+    uint16_t cid, status;
+    while (qp->taken != qp->posted && pst_nvme_poll_id(qp, qp->taken, &cid, &status)) {
+        if (!match(v, queue, qp->taken, cid, status)) {
             v.broken[queue] = 1;
             return;
         }
@@ -300,6 +311,7 @@ __device__ void do_one(const struct pst_cu_nvme_view &v, uint32_t index)
     const uint32_t queue = io->queue;
     struct pst_nvme_qp *qp = v.q.qp[queue];
     uint64_t since = pst_cu_now_ns(), seen = pst_cu_load(&qp->taken);
+    uint32_t look = 0;
     bool posted = false;
     while (!pst_cu_load(&v.broken[queue]) && pst_cu_load(&io->status) == PST_K_NVME_PENDING) {
         if (try_lock(v, queue)) {
@@ -316,7 +328,7 @@ __device__ void do_one(const struct pst_cu_nvme_view &v, uint32_t index)
         if (taken != seen)
             since = pst_cu_now_ns();
         seen = taken;
-        if (is_over(v, since))
+        if (is_over(v, since, look++))
             (void)atomicExch(&v.broken[queue], 1u);
     }
 }
@@ -452,9 +464,14 @@ pst_rc complete(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_n
                 struct pst_k_nvme_record *record, uint64_t sequence)
 {
     struct pst_queue *q = d->o.queue;
-    const uint32_t blocks = or_else(shape->complete_blocks, d->view.q.n),
-                   threads = or_else(shape->complete_threads, COMPLETE_THREADS);
-    assert(batch < d->o.batches && threads <= COMPLETE_THREADS_MAX);
+    const uint32_t warps = (uint32_t)pst_min_i64(d->view.q.n, COMPLETE_WARPS),
+                   threads = or_else(shape->complete_threads, warps * PST_CU_WARP),
+                   usual = (d->view.q.n + COMPLETE_WARPS - 1) / COMPLETE_WARPS,
+                   blocks = or_else(shape->complete_blocks, (uint32_t)pst_min_i64(usual, COMPLETE_BLOCKS));
+    assert(batch < d->o.batches && threads % PST_CU_WARP == 0 && threads <= COMPLETE_THREADS_MAX);
+#ifdef PST_HOST_BUILD
+    pst_cu_host_counts_raise(PST_HOST_POLLING, blocks);
+#endif
     if (d->o.way != PST_NVME_SYNC)
         pst_cu_on(q, blocks, threads)(complete_each, d->view, batch, d->o.way == PST_NVME_BATCH);
     pst_cu_on(q, 1, PST_CU_WARP)(write_done, d->view, batch, pst_cu_nvme_land(d, batch), record, sequence);

@@ -15,7 +15,6 @@
 #define STAGING_MAX (64u << 20) /* bytes for rows that do not fill blocks, of all groups together */
 #define WARP 32u
 #define SUBMIT_THREADS 1024u
-#define COMPLETE_THREADS 256u
 
 static_assert(PST_NVME_SSDS_MAX <= PST_K_NVME_DRIVE_SSDS_MAX, "a layout has room for all drives");
 
@@ -25,7 +24,7 @@ struct pst_io_gpu {
     struct pst_k_nvme_drive *drive;
     struct pst_k_nvme_record *records; /* GROUPS of them */
     uint32_t *stop;
-    uint32_t requests, depth; /* most requests of a group; entries of all queues */
+    uint32_t requests; /* most requests of a group */
     struct pst_nvme_dma staging;
     struct pst_k_nvme_layout layout;
     bool owns; /* the GPU owns the queues */
@@ -112,7 +111,7 @@ static void share(const struct pst_io_gpu *g, struct sharing *s)
     for (uint32_t i = 0; i < d->n; i++) {
         const struct pst_nvme_transport *t = &d->t[i];
         s->shared[s->n++] = (struct pst_k_nvme_shared){.at = (void *)(uintptr_t)t->regs,
-                                                       .bytes = pst_align_up(t->regs_bytes, PST_PAGE),
+                                                       .bytes = pst_nvme_registers_touch(&d->c[i], s->each),
                                                        .io_memory = strcmp(t->ops->name, "vfio") == 0};
         for (uint32_t k = 0; k < s->each; k++) {
             uint64_t bytes;
@@ -134,8 +133,6 @@ static pst_rc make_drive(struct pst_io_gpu *g, const struct pst_io_config *confi
     if (rc != PST_OK)
         return rc;
     share(g, &s);
-    for (uint32_t i = 0; i < g->drives->n * s.each; i++)
-        g->depth += s.pairs[i]->depth;
     const struct pst_k_nvme_drive_options options = {.queue = g->device.q,
                                                      .way = way,
                                                      .pairs = s.pairs,
@@ -239,11 +236,9 @@ static uint32_t threads_for(uint32_t n, uint32_t most)
     return threads < WARP ? WARP : threads < most ? threads : most;
 }
 
-static struct pst_k_nvme_shape shape_for(const struct pst_io_gpu *g, const struct pst_io_group *group)
+static struct pst_k_nvme_shape shape_for(const struct pst_io_group *group)
 {
-    return (struct pst_k_nvme_shape){
-        .submit_threads = threads_for(group->n, SUBMIT_THREADS),
-        .complete_threads = threads_for(group->n < g->depth ? group->n : g->depth, COMPLETE_THREADS)};
+    return (struct pst_k_nvme_shape){.submit_threads = threads_for(group->n, SUBMIT_THREADS)};
 }
 
 static pst_rc take_over(struct pst_io_gpu *g)
@@ -275,7 +270,7 @@ pst_rc pst_io_gpu_give_back(struct pst_io_gpu *g)
 pst_rc pst_io_gpu_submit(struct pst_io_gpu *g, struct pst_io_group *group)
 {
     const struct pst_k_nvme_twin *nvme = g->device.twin->nvme;
-    const struct pst_k_nvme_shape shape = shape_for(g, group);
+    const struct pst_k_nvme_shape shape = shape_for(group);
     struct pst_k_nvme_table table = {
         .slot = group->slot, .slot_bytes = group->slot_bytes, .at = group->at, .n = group->n};
     struct pst_twin_n n;
@@ -344,7 +339,7 @@ void pst_io_gpu_finish(struct pst_io_gpu *g, struct pst_io_group *group, struct 
             g->flying[kept++] = each;
             continue;
         }
-        const struct pst_k_nvme_shape shape = shape_for(g, each);
+        const struct pst_k_nvme_shape shape = shape_for(each);
         (void)g->device.twin->nvme->complete(g->drive, each->index, &shape, &g->records[each->index],
                                              sequence);
         done[(*n)++] = each;

@@ -104,6 +104,23 @@ def what_cannot_be_placed_is_told():
 
 
 @test
+def a_gpu_that_is_too_old_is_left_out():
+    def with_old(number, device):
+        os.environ["PENSTOCK_VIRTUAL_OLD"] = number
+        try:
+            return p.run(chain("cpu:0", device, "cpu:0"), code=None)
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_OLD"]
+    with Place() as p:
+        r = with_old("0", "auto")
+        assert r.code == 0 and r.report["stages"]["a"]["device"] == "cpu:0", r
+        assert "cuda:0 (virtual GPU 0) has compute capability 7.0, and Penstock needs 8.0 or newer" in r.report["stages"]["a"]["chosen"], r.report
+        assert with_old("1", "auto").report["stages"]["a"]["device"] == "cuda:0"
+        err = with_old("1", "cuda:1").err
+        assert "this machine has 1 GPUs, numbered from cuda:0; cuda:1 (virtual GPU 1) has compute capability 7.0" in err, err
+
+
+@test
 def kills_leave_nothing_of_virtual_gpus():
     if GROUPED:
         raise Skip("these are processes")

@@ -1,0 +1,36 @@
+/* counts.cpp: the counts of counts.h. */
+#include "kernels/cuda/host/counts.h"
+#include "kernels/cuda/host/virtual.h"
+
+#include <atomic>
+
+namespace
+{
+constexpr size_t STAGED_MOST = 64 << 10; /* CUDA copies as much from pageable memory without waiting */
+std::atomic<uint64_t> counts[PST_HOST_COUNTS];
+} // namespace
+
+void pst_cu_host_counts_add(enum pst_cu_host_count which)
+{
+    counts[which].fetch_add(1, std::memory_order_relaxed);
+}
+
+void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to)
+{
+    uint64_t now = counts[which].load(std::memory_order_relaxed);
+    while (now < to && !counts[which].compare_exchange_weak(now, to)) {
+    }
+}
+
+void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes)
+{
+    pst_cu_host_counts_add(PST_HOST_COPIES);
+    if (bytes > STAGED_MOST && (pst_cu_host_pageable(a) || pst_cu_host_pageable(b)))
+        pst_cu_host_counts_add(PST_HOST_PAGEABLE);
+}
+
+extern "C" __attribute__((visibility("default"))) void pst_cu_host_counts(uint64_t out[PST_HOST_COUNTS])
+{
+    for (int i = 0; i < PST_HOST_COUNTS; i++)
+        out[i] = counts[i].exchange(0, std::memory_order_relaxed);
+}

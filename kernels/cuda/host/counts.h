@@ -1,0 +1,28 @@
+/* counts.h: what the host build counts for tests: the work that a batch costs, whatever the machine. Threads:
+ * any. */
+#ifndef PST_HOST_COUNTS_H
+#define PST_HOST_COUNTS_H
+
+#include <cstddef>
+#include <cstdint>
+
+enum pst_cu_host_count {
+    PST_HOST_LAUNCHES,
+    PST_HOST_COPIES,   /* cudaMemcpyAsync and cudaMemsetAsync */
+    PST_HOST_PAGEABLE, /* copies of more than 64 KiB from or to pageable memory: CUDA may wait for the stream
+                        */
+    PST_HOST_WAITS,    /* of the host for a stream or an event */
+    PST_HOST_ROWS,     /* the most rows that one warp of one launch has read, of PST_CU_READS_ROW */
+    PST_HOST_POLLING,  /* the most blocks of one launch that polls NVMe queues */
+    PST_HOST_COUNTS,
+};
+
+void pst_cu_host_counts_add(enum pst_cu_host_count which);
+void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to);
+/* Counts a copy of host memory. */
+void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes);
+
+/* For tests, by dlsym: the counts since the last call. */
+extern "C" __attribute__((visibility("default"))) void pst_cu_host_counts(uint64_t out[PST_HOST_COUNTS]);
+
+#endif

@@ -1,0 +1,131 @@
+/* What a GPU's work costs, as the host build counts it, and what a queue does after a failure. On a real GPU,
+ * nothing is counted. */
+#include "tests/kernel/twin_graph.h"
+
+#include <dlfcn.h>
+
+/* As kernels/cuda/host/counts.h has them, which is C++. */
+enum { LAUNCHES, COPIES, PAGEABLE, WAITS, ROWS, POLLING, COUNTS };
+
+/* The counts since the last call. False: this GPU counts nothing. */
+static bool counted(uint64_t out[COUNTS])
+{
+    const char *build = getenv("BUILD");
+    char path[512];
+    void (*counts)(uint64_t *) = NULL;
+    (void)snprintf(path, sizeof path, "%s/tests/libpenstock-cuda-host.so", build ? build : "build");
+    void *object = getenv("PENSTOCK_TWIN") ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (object)
+        *(void **)&counts = dlsym(object, "pst_cu_host_counts");
+    assert_true(counts || getenv("PENSTOCK_TWIN"));
+    if (counts)
+        counts(out);
+    return counts != NULL;
+}
+
+/* A star: all edges come from source 0. And a graph with one hub, whose edges cross chunks of every level. */
+static void no_warp_reads_more_than_a_chunk(void **state)
+{
+    (void)state;
+    enum { DSTS = 20000, SOURCES = 500, DIM = 24, CHUNK = 64 };
+    uint64_t count[COUNTS];
+    for (uint64_t others = 1; others <= SOURCES; others += SOURCES - 1) {
+        struct both indptr = both_new((DSTS + 1) * I32), indices = both_new(DSTS * I32),
+                    out = floats_new((int64_t)DSTS * DIM), in = floats_new((int64_t)SOURCES * DIM);
+        for (int32_t d = 0; d < DSTS; d++) {
+            ((int32_t *)indptr.host)[d + 1] = d + 1;
+            ((int32_t *)indices.host)[d] = rnd(3) ? 0 : (int32_t)rnd(others);
+        }
+        send(&indptr);
+        send(&indices);
+        cpu->mean_grad(NULL, indptr.host, indices.host, DSTS, out.host, DIM, in.host, DIM, DIM);
+        (void)counted(count);
+        cuda->mean_grad_n(queue, indptr.device, indices.device, DSTS, DSTS, SOURCES, out.device, DIM,
+                          in.device, DIM, DIM);
+        settled(PST_OK);
+        if (counted(count)) {
+            assert_in_range(count[ROWS], 1, CHUNK);
+            assert_in_range(count[LAUNCHES], 1, 8);
+        }
+        close_floats(&in, 1e-5, "gradient of means");
+        both_free(&indptr);
+        both_free(&indices);
+        both_free(&out);
+        both_free(&in);
+    }
+}
+
+/* A failed allocation belongs to the call that made it. The next launch of this thread must not report it
+ * again. */
+static void a_failure_is_reported_once(void **state)
+{
+    (void)state;
+    struct pst_queue *other;
+    const struct pst_queue_options options = {.most = 1000, .columns = 10};
+    struct both x = floats_new(100), y = floats_new(100);
+    assert_int_equal(cuda->queue_new(&options, &other, why), PST_OK);
+    assert_int_not_equal(cuda->reserve(other, (int64_t)1 << 50, 0, why), PST_OK);
+    cuda->add(queue, x.device, 10, y.device, 10, 10, 10);
+    cpu->add(NULL, x.host, 10, y.host, 10, 10, 10);
+    settled(PST_OK);
+    same_bytes(&x, x.bytes, "sums");
+    cuda->queue_free(other);
+    both_free(&x);
+    both_free(&y);
+}
+
+/* A thread may use another GPU between two launches on a queue: a launch goes to its queue's GPU all the
+ * same. */
+static void a_launch_goes_to_its_queues_gpu(void **state)
+{
+    (void)state;
+    void *elsewhere;
+    struct both x = floats_new(100), y = floats_new(100);
+    if (cuda->alloc(1, PST_TWIN_MEMORY_DEVICE, 100, &elsewhere, why) != PST_OK)
+        skip(); /* one GPU */
+    cuda->add(queue, x.device, 10, y.device, 10, 10, 10);
+    cpu->add(NULL, x.host, 10, y.host, 10, 10, 10);
+    settled(PST_OK);
+    same_bytes(&x, x.bytes, "sums");
+    cuda->release(PST_TWIN_MEMORY_DEVICE, elsewhere);
+    both_free(&x);
+    both_free(&y);
+}
+
+/* Rows without gaps are one piece of memory, wherever it begins: offsets of blocks begin 4 bytes past a line.
+ */
+static void rows_without_gaps(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const size_t row = 1 + rnd(9), n = (size_t)size_below(3000), from = rnd(17),
+                     to = rnd(3) ? from % 16 : rnd(17);
+        struct both src = both_new(n * row + 32), dst = both_new(n * row + 64), count = both_new(I64);
+        for (size_t i = 0; i < src.bytes; i++)
+            ((char *)src.host)[i] = (char)rnd(256);
+        *(int64_t *)count.host = (int64_t)n;
+        send(&src);
+        send(&count);
+        cpu->gather(NULL, (char *)src.host + from, row, NULL, (char *)dst.host + to, row, NULL, (int64_t)n,
+                    row);
+        cuda->gather_n(queue, (char *)src.device + from, row, NULL, (char *)dst.device + to, row, NULL,
+                       (struct pst_twin_n){count.device, (int64_t)n + 3}, row);
+        settled(PST_OK);
+        same_bytes(&dst, dst.bytes, "rows without gaps");
+        both_free(&src);
+        both_free(&dst);
+        both_free(&count);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_warp_reads_more_than_a_chunk),
+        cmocka_unit_test(a_failure_is_reported_once),
+        cmocka_unit_test(a_launch_goes_to_its_queues_gpu),
+        cmocka_unit_test(rows_without_gaps),
+    };
+    return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
+}
