@@ -162,8 +162,8 @@ static int usable(const struct pst_gpus *gpus, int count, char why[PST_GPUS_WHY_
         if (gpus->describe(i, &gpu, unknown) != PST_OK || gpu.major >= PST_GPUS_MAJOR_MIN)
             continue;
         (void)snprintf(why, PST_GPUS_WHY_BYTES,
-                       "cuda:%d (%s) has compute capability %d.%d, and Penstock needs %d.0 or newer: set "
-                       "CUDA_VISIBLE_DEVICES to the numbers of newer GPUs",
+                       "cuda:%d (%s) has compute capability %d.%d, but Penstock needs %d.0 or newer: to "
+                       "leave this GPU out, set CUDA_VISIBLE_DEVICES to the numbers of newer GPUs",
                        i, gpu.name, gpu.major, gpu.minor, PST_GPUS_MAJOR_MIN);
         return i;
     }

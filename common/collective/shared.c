@@ -86,8 +86,9 @@ static pst_rc check_wait(struct shared *s, int peer, double begin, double *looke
     if (atomic_load_explicit(&s->member[peer].life, memory_order_acquire) == LEFT)
         return pst_fail(PST_E_INTERRUPTED, "%s has ended while %s waited for it", other, me);
     if (now - begin > s->base.deadline_s)
-        return pst_fail(PST_E_TIMEOUT, "%s waited %.1f s for %s (process %d), which is the limit", me,
-                        s->base.deadline_s, other, (int)atomic_load(&s->member[peer].pid));
+        return pst_fail(PST_E_TIMEOUT,
+                        "%s waited for data from %s (process %d) until the limit of %.1f s was over", me,
+                        other, (int)atomic_load(&s->member[peer].pid), s->base.deadline_s);
     if (now - *looked < ALIVE_EVERY_S)
         return PST_OK;
     *looked = now;
@@ -225,13 +226,13 @@ pst_rc pst_collective_shared_open(struct pst_collective **out,
     *out = NULL;
     if (options->members < 1 || options->members > PST_REPLICAS_MAX || options->rank < 0 ||
         options->rank >= options->members)
-        return pst_fail(PST_E_ARG,
-                        "expected a rank below the number of members, and 1 to %d members, found "
-                        "rank %d of %d",
-                        PST_REPLICAS_MAX, options->rank, options->members);
+        return pst_fail(
+            PST_E_ARG,
+            "a collective has 1 to %d members, which are numbered from 0; found number %d of %d members",
+            PST_REPLICAS_MAX, options->rank, options->members);
     struct shared *s = calloc(1, sizeof *s);
     if (!s)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot open a collective");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot connect the replicas of a stage");
     s->base = (struct pst_collective){&table, options->rank, options->members, options->deadline_s};
     s->member = options->memory;
     s->names = options->names;

@@ -14,7 +14,7 @@ pst_rc pst_control_send(struct pst_stage *self, json_t *message)
     char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
     json_decref(message);
     if (!text)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message to the supervisor");
     int sent = zmq_send(self->control, text, strlen(text), ZMQ_DONTWAIT);
     free(text);
     return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");

@@ -143,7 +143,9 @@ static pst_rc map_shared(struct pst_host_process *process, const char *path, uin
 pst_rc pst_host_deliver(struct pst_stage *self, const struct pst_event *event)
 {
     if (self->enough && event->kind == PST_EV_FRAME)
-        return pst_fail(PST_E_INTERRUPTED, "the run ends with the last epoch, so no frame follows");
+        return pst_fail(
+            PST_E_INTERRUPTED,
+            "the run stops after the epoch that has just ended, so the stage gets no more batches");
     const uint64_t t0 = pst_clock_ns();
     pst_rc rc = self->desc.on_event(self, event);
     pst_trace_event(self, event, t0, pst_clock_ns());

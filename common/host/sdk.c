@@ -108,8 +108,8 @@ pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
     if (json_array_size(names) != (size_t)self->replicas || at % PST_PAGE != 0 ||
         at > self->board_map.bytes || bytes > self->board_map.bytes - at)
         return pst_fail(PST_E_PEER,
-                        "the supervisor's \"open\" message does not say where the replicas of %s meet: "
-                        "install penstock and penstock-stage from the same build",
+                        "the supervisor's \"open\" message does not say which shared memory the replicas of "
+                        "%s use: install penstock and penstock-stage from the same build",
                         self->name);
     for (int r = 0; r < self->replicas; r++)
         self->replica_names[r] = json_string_value(json_array_get(names, (size_t)r));

@@ -168,10 +168,10 @@ static void load_stop(struct pst_pipeline_loading *ld)
     if (!pst_pipeline_get_string(ld, stop, "stop", "metric", pl->stop_metric, sizeof pl->stop_metric))
         (void)snprintf(pl->stop_metric, sizeof pl->stop_metric, "val_accuracy");
     if (!pst_pipeline_good_name(pl->stop_metric, PST_NAME_MAX - 1))
-        pst_pipeline_error(
-            ld, "stop.metric",
-            "expected a column of the report's epochs, such as val_accuracy or loss, found \"%s\"",
-            pl->stop_metric);
+        pst_pipeline_error(ld, "stop.metric",
+                           "expected the name of a column of the report's epochs, such as val_accuracy or "
+                           "loss, found \"%s\"",
+                           pl->stop_metric);
 }
 
 static double bus_number(struct pst_pipeline_loading *ld, const json_t *bus, const char *key, double def)

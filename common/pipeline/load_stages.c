@@ -63,8 +63,8 @@ static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipelin
     if (pst_desc_value(param, def, &normal, why) && !same_value(value, normal)) {
         const bool shared = !json_object_get(own, param->name);
         (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
-        pst_pipeline_error(ld, at, "this parameter has an effect only if %s; %s cannot be set otherwise",
-                           param->only_if, param->name);
+        pst_pipeline_error(ld, at, "%s has an effect only if %s: remove %s, or fulfil this condition",
+                           param->name, param->only_if, param->name);
     }
     json_decref(def);
     json_decref(normal);

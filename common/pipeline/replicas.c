@@ -118,11 +118,10 @@ static void check_divided(struct pst_pipeline_loading *ld, const struct pst_pipe
         if (!p->divided || value % (json_int_t)replicas == 0)
             continue;
         pst_pipeline_param_path(ld->pl, stage->name, p->name, path);
-        pst_pipeline_error(
-            ld, path,
-            "%s is %lld, and %zu replicas cannot divide it equally: expected a multiple of the "
-            "number of places",
-            p->name, (long long)value, replicas);
+        pst_pipeline_error(ld, path,
+                           "%s is %lld, and %zu replicas cannot divide it equally: expected a multiple of "
+                           "the number of replicas (the length of replicas.places)",
+                           p->name, (long long)value, replicas);
     }
 }
 
@@ -139,8 +138,10 @@ static void check_stage(struct pst_pipeline_loading *ld, const struct pst_pipeli
                            "replicas.places says where the replicas of stage %s run: remove \"device\"",
                            stage->name);
     if (stage->caps.desc && stage->caps.desc->replicas == PST_REPLICAS_NONE)
-        pst_pipeline_error(ld, at, "%s cannot be replicated: its replicas would not know of each other",
-                           stage->caps.desc->name);
+        pst_pipeline_error(
+            ld, at,
+            "%s cannot have replicas, because it cannot share work with them: remove it from replicas.stages",
+            stage->caps.desc->name);
     else if (stage->caps.desc)
         check_divided(ld, stage, replicas);
 }
@@ -268,11 +269,10 @@ static bool check_room(struct pst_pipeline_loading *ld, int stages, int links)
 {
     if (stages <= PST_STAGES_MAX && links <= PST_PIPELINE_LINKS_MAX)
         return true;
-    pst_pipeline_error(
-        ld, "replicas",
-        "with all replicas, the pipeline has %d stages and %d links, but at most %d stages and "
-        "%d links are allowed",
-        stages, links, PST_STAGES_MAX, PST_PIPELINE_LINKS_MAX);
+    pst_pipeline_error(ld, "replicas",
+                       "with all replicas, the pipeline has %d stages and %d links, but at most %d stages "
+                       "and %d links are allowed: remove places",
+                       stages, links, PST_STAGES_MAX, PST_PIPELINE_LINKS_MAX);
     return false;
 }
 

@@ -298,7 +298,7 @@ static json_t *replicas_schema(void)
         json_pack("{s{ss s{ss} si si} s{ss s{s[oo]} si si}}", "stages", "type", "array", "items", "type",
                   "string", "minItems", 1, "maxItems", PST_STAGES_MAX, "places", "type", "array", "items",
                   "anyOf", device, place, "minItems", 1, "maxItems", PST_REPLICAS_MAX);
-    return closed(members, "stages that are made once for each place");
+    return closed(members, "stages, and the places: each stage gets one replica for each place");
 }
 
 /* ---- rules over the whole ------------------------------------------------------------------------ */
@@ -342,11 +342,12 @@ static json_t *head_schema(void)
         json_pack("{so so}", "metric",
                   name_text(PST_NAME_MAX - 1, "a column of the report's epochs (default: val_accuracy)"),
                   "patience",
-                  integer(1, PST_PIPELINE_EPOCHS_MAX, "epochs without a better value (default: 10)")),
+                  integer(1, PST_PIPELINE_EPOCHS_MAX,
+                          "end after this number of epochs in a row without a better value (default: 10)")),
         "when to end the run before its epochs are over");
     return json_pack(
         "{so so so so so so so so so so so}", "$schema",
-        text(NULL, "the schema, for editors; it is not read"), "penstock",
+        text(NULL, "the schema, for editors; Penstock does not read it"), "penstock",
         described(json_pack("{si}", "const", 1), "the version of this format: 1"), "name",
         name_text(PST_NAME_MAX - 1, "a name for files and reports (default: the file's)"), "help",
         text(NULL, "what the pipeline is for"), "dataset", text(NULL, "the directory of the dataset"), "seed",

@@ -217,7 +217,10 @@ static pst_rc check_relations(const struct pst_minibatch *h, const struct pst_mi
     for (int32_t e = 0; e < edges; e++)
         lowest = relations[e] < lowest ? relations[e] : lowest;
     return lowest < 0
-               ? pst_fail(PST_E_FORMAT, "not a minibatch: relations[%d] contains the number %d", hop, lowest)
+               ? pst_fail(
+                     PST_E_FORMAT,
+                     "not a minibatch: relations[%d] contains the number %d; expected numbers of at least 0",
+                     hop, lowest)
                : PST_OK;
 }
 

@@ -18,13 +18,14 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
-        return pst_fail(PST_E_ARG,
-                        "%s has no features, which the model needs (`penstock features` makes random ones)",
-                        t->ds.dir);
+        return pst_fail(
+            PST_E_ARG,
+            "%s has no features, which the model needs (`penstock features` makes random features)",
+            t->ds.dir);
     t->config.multilabel = !t->ds.labels.map && t->ds.multilabels.map;
     t->config.classes = t->config.multilabel ? t->ds.multilabels.shape[1] : t->ds.classes;
     if (t->config.classes < (t->config.multilabel ? 1 : 2))
-        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; a classifier needs at least 2",
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; training needs at least 2 classes",
                         t->ds.dir, t->ds.classes);
     return PST_OK;
 }

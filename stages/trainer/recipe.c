@@ -63,9 +63,12 @@ static pst_rc parse_weights(struct pst_trainer_recipe *r, int64_t classes)
     }
     if (n != classes)
         return pst_fail(PST_E_ARG,
-                        "class_weights has %" PRId64 " weights, but the dataset has %" PRId64 " classes", n,
-                        classes);
-    return total > 0 ? PST_OK : pst_fail(PST_E_ARG, "class_weights has no weight above 0");
+                        "class_weights has %" PRId64 " weights, but the dataset has %" PRId64
+                        " classes: give one weight for each class",
+                        n, classes);
+    return total > 0
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "all numbers in class_weights are 0: set at least one weight above 0");
 }
 
 /* Where steps are made. */
@@ -94,8 +97,8 @@ static pst_rc open_loss(struct pst_trainer_recipe *r, struct pst_gnn_config *c, 
         return PST_OK;
     if (c->multilabel)
         return pst_fail(PST_E_ARG,
-                        "%s is set, but the vertices of %s have several labels each: it is for datasets with "
-                        "one label for each vertex",
+                        "%s can be set only if each vertex has one label, but the vertices of %s have "
+                        "several labels each: leave it out",
                         given ? "class_weights" : "label_smoothing", ds->dir);
     r->weights = malloc((size_t)c->classes * sizeof *r->weights);
     if (!r->weights)
@@ -117,10 +120,13 @@ static pst_rc open_loss(struct pst_trainer_recipe *r, struct pst_gnn_config *c, 
 static pst_rc check(const struct pst_trainer_recipe *r, const struct pst_gnn_config *c)
 {
     if (c->nesterov && !(c->momentum > 0))
-        return pst_fail(PST_E_ARG, "nesterov is true, but momentum is 0: Nesterov's method needs a momentum");
+        return pst_fail(
+            PST_E_ARG,
+            "nesterov is true, but momentum is 0: set momentum to a number above 0, or nesterov to false");
     if (r->schedule.kind != PST_SCHEDULE_CONSTANT && r->schedule.rate_min > r->schedule.rate)
-        return pst_fail(PST_E_ARG, "rate_min is %g, which is above the rate, %g", r->schedule.rate_min,
-                        r->schedule.rate);
+        return pst_fail(PST_E_ARG,
+                        "rate_min is %g, which is above the learning rate %g: lower rate_min, or raise rate",
+                        r->schedule.rate_min, r->schedule.rate);
     return PST_OK;
 }
 

@@ -392,49 +392,53 @@ static const struct pst_param_desc params[] = {
           .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
     PARAM("optimizer", ENUM, config.optimizer, "\"adam\"",
           .choices = "adam|adamw|sgd", /* as enum pst_gnn_optimizer */
-          .help = "how gradients change the weights", .fixed = true),
+          .help = "the method by which gradients change the weights", .fixed = true),
     PARAM("rate", REAL, recipe.schedule.rate, "0.01", .min = 1e-9, .max = 10, .help = "learning rate"),
     PARAM("weight_decay", REAL, weight_decay, "0.0005", .max = 1,
-          .help = "L2 penalty, added to the gradient; with adamw, the weights shrink by rate x weight_decay"),
+          .help = "L2 penalty, added to the gradient; with adamw, each step reduces the weights by the "
+                  "fraction rate x weight_decay instead"),
     PARAM("momentum", REAL, config.momentum, "0", .max = 0.9999, .only_if = "optimizer=sgd",
-          .help = "for sgd: the share of the last step's direction that is kept", .fixed = true),
+          .help = "for sgd: the fraction of the past steps' direction that each step keeps", .fixed = true),
     PARAM("nesterov", BOOL, config.nesterov, "false", .only_if = "optimizer=sgd",
-          .help = "for sgd: Nesterov's momentum", .fixed = true),
+          .help = "for sgd: use Nesterov's momentum", .fixed = true),
     PARAM("clip", REAL, config.clip, "0", .max = 1e9,
-          .help = "largest norm of all gradients together; larger ones are scaled down. 0: no limit",
+          .help = "largest norm of all gradients together; gradients with a larger norm are scaled down to "
+                  "it. 0: no limit",
           .fixed = true),
     PARAM("schedule", ENUM, recipe.schedule.kind, "\"constant\"",
           .choices = "constant|step|cosine|plateau", /* as enum pst_schedule_kind */
-          .help =
-              "how the rate falls: step: by `factor` every `period` epochs; cosine: to rate_min; plateau: by "
-              "`factor` when the metric on the validation split (without evaluation, the training loss) no "
-              "longer improves",
+          .help = "how the learning rate falls. step: it is multiplied by `factor` every `period` epochs; "
+                  "cosine: it falls to rate_min; plateau: it is multiplied by `factor` when the metric on "
+                  "the validation split (or the training loss, if there is no evaluation) no longer improves",
           .fixed = true),
     PARAM("warmup", REAL, recipe.schedule.warmup, "0", .max = 1000000,
-          .help = "epochs, or a part of one, in which the rate rises linearly from near 0", .fixed = true),
-    PARAM("period", INT, recipe.period, "10", .min = 1, .max = 1000000, .only_if = "schedule=step",
-          .help = "for step: epochs between two falls of the rate", .fixed = true),
-    PARAM("factor", REAL, recipe.schedule.factor, "0.5", .min = 0.001, .max = 0.999,
-          .only_if = "schedule=step|plateau", .help = "for step and plateau: what the rate is multiplied by",
+          .help = "number of epochs (can be a fraction) in which the rate first rises linearly from near 0",
           .fixed = true),
+    PARAM("period", INT, recipe.period, "10", .min = 1, .max = 1000000, .only_if = "schedule=step",
+          .help = "for step: number of epochs after which the rate falls each time", .fixed = true),
+    PARAM("factor", REAL, recipe.schedule.factor, "0.5", .min = 0.001, .max = 0.999,
+          .only_if = "schedule=step|plateau",
+          .help = "for step and plateau: the number by which the rate is multiplied", .fixed = true),
     PARAM("patience", INT, recipe.patience, "5", .max = 1000000, .only_if = "schedule=plateau",
-          .help = "for plateau: epochs without improvement that change nothing", .fixed = true),
+          .help = "for plateau: the rate falls after more than this number of epochs without improvement",
+          .fixed = true),
     PARAM("rate_min", REAL, recipe.schedule.rate_min, "0", .max = 10,
           .only_if = "schedule=step|cosine|plateau",
           .help = "for step, cosine and plateau: the rate does not fall below this", .fixed = true),
     PARAM("cosine_epochs", INT, recipe.cosine_epochs, "0", .max = 1000000, .only_if = "schedule=cosine",
-          .help = "for cosine: the epochs after which the rate is rate_min; 0: those of the pipeline",
+          .help =
+              "for cosine: number of epochs after which the rate is rate_min; 0: all epochs of the pipeline",
           .fixed = true),
     PARAM("label_smoothing", REAL, recipe.label_smoothing, "0", .max = 0.99,
           .help = "share of each label that is spread evenly over all classes", .fixed = true),
     PARAM("class_weights", STRING, recipe.class_weights, "\"\"",
-          .help = "weights of the classes in the loss: numbers separated by commas, or balanced: in inverse "
-                  "proportion to the classes of the training split. Empty: all are equal",
+          .help = "weights of the classes in the loss: numbers separated by commas; or balanced, which gives "
+                  "each class a weight in inverse proportion to its number of training vertices. Empty: all "
+                  "weights are equal",
           .fixed = true),
     PARAM("metric", ENUM, recipe.metric, "\"accuracy\"", .choices = PST_TRAINER_METRICS,
-          .help =
-              "what chooses the best epoch, on the validation split. accuracy is micro-F1 if vertices have "
-              "several labels",
+          .help = "the metric on the validation split that decides which epoch is the best. accuracy means "
+                  "micro-F1 if vertices have several labels",
           .fixed = true),
     PARAM("split", STRING, split, "\"train\"",
           .help = "the split to evaluate: train, val or test (the first split of the dataset), or the name "
@@ -453,8 +457,9 @@ static const struct pst_param_desc params[] = {
           .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
     PARAM("grains", INT, grain_count, "1", .min = 1, .max = PST_MINIBATCH_GRAINS_MAX,
           .equals = "batch.grains",
-          .help = "parts of a batch whose gradients are made one by one and added in a fixed order, so that "
-                  "the weights do not depend on the number of replicas, which divide the grains",
+          .help =
+              "number of parts (grains) of each batch. Their gradients are computed one by one and added in "
+              "a fixed order, so the weights do not depend on the number of replicas, which share the grains",
           .fixed = true, .divided = true),
     PARAM("tf32", BOOL, tf32, "false",
           .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"),
@@ -463,7 +468,8 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "trainer",
-    .help = "trains GraphSAGE (mean), GCN, GAT, R-GCN or R-SAGE on minibatches, evaluates, keeps checkpoints",
+    .help = "trains GraphSAGE (mean), GCN, GAT, R-GCN or R-SAGE on minibatches, evaluates the model and "
+            "writes checkpoints",
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own model */

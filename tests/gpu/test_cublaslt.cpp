@@ -100,7 +100,7 @@ void only_what_the_user_names(void **)
     assert_non_null(strstr(why.c_str(), "missing.so"));
     setenv("PENSTOCK_CUBLASLT", "libm.so.6", 1);
     why = found();
-    assert_non_null(strstr(why.c_str(), "!libm.so.6 has no function cublasLt"));
+    assert_non_null(strstr(why.c_str(), "!libm.so.6 is not cuBLASLt, because it has no function cublasLt"));
     const std::string at = put("/elsewhere");
     setenv("PENSTOCK_CUBLASLT", at.c_str(), 1);
     assert_string_equal(found().c_str(), at.c_str());

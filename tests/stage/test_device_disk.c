@@ -269,12 +269,12 @@ static void what_kernels_cannot_do_is_refused(void **state)
     unsetenv("PENSTOCK_VIRTUAL_NO_IO_MEMORY");
     n->drives.t[0] = kept;
     assert_int_equal(pthread_mutex_unlock(&n->lock), 0);
-    static const char *const said[] = {"cuda:0 cannot drive emulated SSD 0", "a controller's registers",
+    static const char *const said[] = {"cuda:0 cannot drive emulated SSD 0", "an NVMe controller's registers",
                                        "penstock probe"};
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         assert_non_null(strstr(pst_error_text(), said[i]));
     assert_true(strstr(pst_error_text(), "PeerMappingOverride=1") ||
-                strstr(pst_error_text(), "install a newer one"));
+                strstr(pst_error_text(), "install a newer driver"));
     pst_disk_free(b.disk);
     b.disk = NULL;
     b.config.nvme.gpu = "cuda:99";

@@ -158,8 +158,8 @@ static void test_descriptions(void **state)
     refused(&d, "instances_max: expected 0 to 16, found 17");
     d = good;
     d.dataset = "features,splt:n";
-    refused(&d,
-            "dataset: expected features, labels, types, split:PARAM or evaluated:PARAM, found \"splt:n\"");
+    refused(&d, "dataset: expected features, labels, types, split:PARAM or evaluated:PARAM "
+                "(PARAM: the name of a parameter), found \"splt:n\"");
     d.dataset = "split:m";
     refused(&d, "found \"split:m\"");
     struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};
@@ -287,8 +287,8 @@ static void test_binding(void **state)
                  "the struct member that stores this parameter has another type");
     INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1,
                  "the struct member that stores this parameter has another type");
-    INTO_REFUSED(0, one[0].path = PST_PATH_FILE, "only a string parameter can name a file");
-    INTO_REFUSED(7, one[0].path = PST_PATH_OR_NAME + 1, "only a string parameter can name a file");
+    INTO_REFUSED(0, one[0].path = PST_PATH_FILE, "only a string parameter can have path");
+    INTO_REFUSED(7, one[0].path = PST_PATH_OR_NAME + 1, "only a string parameter can have path");
     INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4,
                  "would be stored outside the stage's state, which has");
 }

@@ -33,6 +33,6 @@ begin() {
     if [ "$listed" -gt 0 ]; then
         nvidia-smi -L
     else
-        echo "$name: no GPU is there ($reason): virtual GPUs stand in, on the CPU. This tests the programs and measures nothing"
+        echo "$name: this machine has no GPU ($reason), so virtual GPUs on the CPU are used. This tests the programs, but measures no speed"
     fi
 }

@@ -62,7 +62,7 @@ def add_licence(library, to):
     owner = subprocess.run(["dpkg-query", "--search", "*" + library.removeprefix("/usr")], capture_output=True, text=True).stdout.split(":")[0]
     text = f"/usr/share/doc/{owner}/copyright"
     if not owner or not os.path.exists(text):
-        raise SystemExit(f"wheel: {library}: its licence is unknown, because it is not from a Debian package")
+        raise SystemExit(f"wheel: the licence of {library} is unknown, because this library is not from a Debian package: install it from a package")
     os.makedirs(os.path.dirname(to), exist_ok=True)
     shutil.copy(text, to)
 
@@ -80,7 +80,7 @@ def add_libraries(to):
             if not found or OF_THE_SYSTEM.fullmatch(found[1]) or os.path.realpath(found[2]).startswith(os.path.realpath(to) + "/"):
                 continue
             if found[2] == "not found":
-                raise SystemExit(f"wheel: {name} needs {found[1]}, which is not on this machine")
+                raise SystemExit(f"wheel: {name} needs {found[1]}, which is not on this machine: install this library")
             if found[1] not in added:
                 shutil.copy(os.path.realpath(found[2]), os.path.join(lib, found[1]))
                 add_licence(os.path.realpath(found[2]), os.path.join(to, LICENCES, found[1] + ".txt"))

@@ -118,5 +118,5 @@ def mermaid(text):
         elif alone:
             node(*alone.groups())
         else:
-            raise ValueError(f"a line of a flowchart that tools/site/draw.py does not know: {line.strip()}")
+            raise ValueError(f"tools/site/draw.py cannot draw this line of a flowchart: {line.strip()}")
     return draw(nodes, edges, "flowchart")

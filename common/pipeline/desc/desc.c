@@ -206,8 +206,9 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
                         file, param->name);
     if (param->divided && (param->type != PST_PARAM_INT || param->min < 1 || param->max < param->min))
         return pst_fail(PST_E_FORMAT,
-                        "%s: parameter %s: only an int parameter with limits from 1 on can be divided", file,
-                        param->name);
+                        "%s: parameter %s: only an int parameter with a min of at least 1 and a max can have "
+                        "divided = true",
+                        file, param->name);
     if (param->needed_if && param->type != PST_PARAM_STRING)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can have needed_if", file,
                         param->name);
@@ -215,8 +216,10 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);
     if (param->path > PST_PATH_OR_NAME || (param->path && param->type != PST_PARAM_STRING))
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can name a file", file,
-                        param->name);
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: parameter %s: path must be a constant of stage.h, and only a string parameter can have path",
+            file, param->name);
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
     if (rc == PST_OK)
         rc = check_condition(desc, file, "parameter", param->name, "only_if", param->only_if);
@@ -248,10 +251,10 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
             known |= strncmp(word, prefixes[i], strlen(prefixes[i])) == 0 &&
                      pst_desc_param(desc, word + strlen(prefixes[i])) != NULL;
         if (!known)
-            return pst_fail(
-                PST_E_FORMAT,
-                "%s: dataset: expected features, labels, types, split:PARAM or evaluated:PARAM, found \"%s\"",
-                file, word);
+            return pst_fail(PST_E_FORMAT,
+                            "%s: dataset: expected features, labels, types, split:PARAM or evaluated:PARAM "
+                            "(PARAM: the name of a parameter), found \"%s\"",
+                            file, word);
     }
     return PST_OK;
 }
@@ -271,8 +274,8 @@ pst_rc pst_desc_check(const struct pst_stage_desc *desc, const char *file)
     if (desc->replicas < PST_REPLICAS_NONE || desc->replicas > PST_REPLICAS_MEET ||
         (desc->replicas == PST_REPLICAS_MEET && desc->instances_max != 1))
         return pst_fail(PST_E_FORMAT,
-                        "%s: replicas: expected one of the constants in stage.h; if replicas meet, "
-                        "instances_max must be 1",
+                        "%s: replicas: expected a constant PST_REPLICAS_... of stage.h; with "
+                        "PST_REPLICAS_MEET, instances_max must be 1",
                         file);
     pst_rc rc = check_dataset(desc, file);
     for (int i = 0; desc->params && desc->params[i].name && rc == PST_OK; i++)

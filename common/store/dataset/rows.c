@@ -67,8 +67,8 @@ pst_rc pst_rows_join_types(struct pst_dataset *ds)
         first = first != NULL ? first : t;
         if (t->features.dtype != first->features.dtype)
             return pst_fail(PST_E_UNSUPPORTED,
-                            "the dataset %s: the features of %s are %s, but those of %s are %s: import them "
-                            "with one element type",
+                            "the dataset %s: the features of %s are %s, but those of %s are %s: import all "
+                            "features with the same element type",
                             ds->dir, first->name, pst_dtype_name(first->features.dtype), t->name,
                             pst_dtype_name(t->features.dtype));
         ds->feature_dim = pst_max_i64(ds->feature_dim, t->feature_dim);

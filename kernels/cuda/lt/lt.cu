@@ -91,8 +91,8 @@ bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why)
     } else if (!object) {
         (void)snprintf(why, PST_TWIN_WHY_BYTES,
                        "cannot find " LIBRARY
-                       ", which products of matrices need, on the loader's path, in the CUDA "
-                       "toolkit or in Python's packages: set PENSTOCK_CUBLASLT to its path");
+                       " on the loader's path, in the CUDA toolkit or in Python's packages; matrix products "
+                       "need this library: set PENSTOCK_CUBLASLT to its path");
     }
     if (!object)
         return false;
@@ -103,7 +103,7 @@ bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why)
 #undef PST_CU_LT_MEMBER
     if (!lacks)
         return true;
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s has no function %s, so it is no cuBLASLt",
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s is not cuBLASLt, because it has no function %s",
                    given ? given : LIBRARY, lacks);
     (void)dlclose(object);
     return false;

@@ -129,12 +129,12 @@ pst_rc refused_registers(char *why, cudaError_t error)
 {
     const bool may = geteuid() == 0 || anybody_may();
     (void)cudaGetLastError();
-    (void)snprintf(
-        why, PST_TWIN_WHY_BYTES, "the GPU cannot use a controller's registers: %s; %s",
-        cudaGetErrorString(error),
-        may ? "NVIDIA's driver cannot look up their pages: on Linux 6.12 or newer, install a newer one"
-            : "run as root, or load NVIDIA's module with "
-              "NVreg_RegistryDwords=\"PeerMappingOverride=1\"");
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "the GPU cannot access an NVMe controller's registers: %s; %s",
+                   cudaGetErrorString(error),
+                   may ? "NVIDIA's driver cannot look up the registers' pages: on Linux 6.12 or newer, "
+                         "install a newer driver"
+                       : "run as root, or load NVIDIA's module with "
+                         "NVreg_RegistryDwords=\"PeerMappingOverride=1\"");
     return PST_E_UNSUPPORTED;
 }
 

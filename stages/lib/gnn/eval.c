@@ -60,8 +60,9 @@ static pst_rc open_metric(struct pst_gnn_eval *eval, const struct pst_gnn_config
                              split->map ? split->shape[0] : 0);
         const struct pst_metric *m = &eval->metric[s];
         if (rc == PST_OK && m->n > 0 && (m->ids[0] < 0 || m->ids[m->n - 1] >= ds->vertices))
-            rc = pst_fail(PST_E_FORMAT, "%s has an id that is not one of the graph's %lld vertices",
-                          split->path, (long long)ds->vertices);
+            rc = pst_fail(PST_E_FORMAT,
+                          "%s has an id that is not a vertex of the graph: expected ids from 0 to %lld",
+                          split->path, (long long)ds->vertices - 1);
         if (rc != PST_OK)
             continue;
         const size_t bytes = pst_metric_scratch_bytes(m);

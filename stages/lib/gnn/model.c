@@ -29,7 +29,8 @@ static pst_rc check_config(const struct pst_gnn_config *c)
         return pst_fail(PST_E_ARG,
                         "aggregate is none, which only the model graphsage has: set aggregate to mean");
     if (pst_gnn_kind_of(c->model)->typed && c->types == NULL)
-        return pst_fail(PST_E_ARG, "the model %s needs the types of a dataset",
+        return pst_fail(PST_E_ARG,
+                        "the model %s needs the types and relations of a dataset, which were not given",
                         pst_gnn_kind_of(c->model)->name);
     if (c->residual && c->layers == 2)
         return pst_fail(PST_E_ARG,

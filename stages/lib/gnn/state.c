@@ -326,10 +326,11 @@ static pst_rc parse_optimizer(const struct pst_checkpoint *ck, struct pst_gnn_co
             c->optimizer = (enum pst_gnn_optimizer)o;
             return PST_OK;
         }
-    return text
-               ? pst_fail(PST_E_FORMAT, "%s: this version of Penstock does not support its optimizer, \"%s\"",
-                          ck->path, text)
-               : PST_E_FORMAT;
+    return text ? pst_fail(PST_E_FORMAT,
+                           "%s: the checkpoint needs the optimizer \"%s\", which this version of Penstock "
+                           "does not support",
+                           ck->path, text)
+                : PST_E_FORMAT;
 }
 
 pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, char dataset[17])

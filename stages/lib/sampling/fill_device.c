@@ -132,12 +132,11 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     bool data_fault = false;
     const double begin = pst_now();
     if (job->n != job->batch_seeds && pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
-        return pst_fail(
-            PST_E_LIMIT,
-            "the batch does not fit its slot, or is cut into grains, and the algorithm %s on %s cannot "
-            "split it, because the neighbours that it draws depend on the whole batch: set the "
-            "parameter margin to a higher value and grains to 1, or place the sampler on a CPU",
-            f->expander.algorithm->algorithm->name, d->expander.device->name);
+        return pst_fail(PST_E_LIMIT,
+                        "the algorithm %s on %s can only sample a batch that is not split, but this batch "
+                        "does not fit its slot, or is cut into grains: set the parameter margin to a higher "
+                        "value and grains to 1, or place the sampler on a CPU",
+                        f->expander.algorithm->algorithm->name, d->expander.device->name);
     *result = (struct pst_fill_result){.fits = job->n <= l->size.n[0]};
     pst_rc rc = result->fits ? enqueue(d, job, slot, rows) : PST_OK;
     if (rc == PST_OK && result->fits)

@@ -53,9 +53,9 @@ struct pst_sampling_params {
          .def = "1",                                                                                         \
          .min = 1,                                                                                           \
          .max = PST_MINIBATCH_GRAINS_MAX,                                                                    \
-         .help =                                                                                             \
-             "parts of a batch, by the position of the seeds, each of which travels as a micro-batch of "    \
-             "its own; replicas of the stage divide the grains",                                             \
+         .help = "number of equal parts (grains) into which each batch is cut; each grain is a "             \
+                 "micro-batch, and the "                                                                     \
+                 "replicas of the stage share the grains",                                                   \
          .fixed = true,                                                                                      \
          .divided = true},                                                                                   \
         {.name = "trace_ids",                                                                                \

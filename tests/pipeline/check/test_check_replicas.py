@@ -35,7 +35,7 @@ CASES = [
     Case("a stage twice", replicas(replicas__stages=["sampler", "disk", "trainer", "disk"]),
          (48, "replicas.stages[3]", "stage disk is in the list twice")),
     Case("a stage that cannot be replicated", replicas(replicas__stages=["planner", "sampler", "disk", "trainer"]),
-         (45, "replicas.stages[0]", "planner cannot be replicated: its replicas would not know of each other")),
+         (45, "replicas.stages[0]", "planner cannot have replicas, because it cannot share work with them")),
     Case("a stage with a place of its own", replicas(stages__disk__place={"device": "cpu:3"}),
          ('"device": "cpu:3"', "stages.disk.place.device", "replicas.places says where the replicas of stage disk run")),
     Case("grains that replicas do not divide", replicas(replicas__places=["cpu:0", "cpu:1", "cpu:2"]),

@@ -114,7 +114,7 @@ def a_gpu_that_is_too_old_is_left_out():
     with Place() as p:
         r = with_old("0", "auto")
         assert r.code == 0 and r.report["stages"]["a"]["device"] == "cpu:0", r
-        assert "cuda:0 (virtual GPU 0) has compute capability 7.0, and Penstock needs 8.0 or newer" in r.report["stages"]["a"]["chosen"], r.report
+        assert "cuda:0 (virtual GPU 0) has compute capability 7.0, but Penstock needs 8.0 or newer" in r.report["stages"]["a"]["chosen"], r.report
         assert with_old("1", "auto").report["stages"]["a"]["device"] == "cuda:0"
         err = with_old("1", "cuda:1").err
         assert "this machine has 1 GPUs, numbered from cuda:0; cuda:1 (virtual GPU 1) has compute capability 7.0" in err, err

@@ -43,8 +43,8 @@ def what_has_no_effect_is_refused():
             r = command("check", HYPERION, "--dataset", data(p), *trainer(**params), code=2)
             assert all(word in r.stderr for word in words), (params, r.stderr)
         command("check", HYPERION, "--dataset", data(p), *trainer(momentum=0, factor=0.5, **ADAMW))  # defaults have no effect
-        for params, word in ((dict(optimizer="sgd", nesterov=True), "Nesterov's method needs a momentum"),
-                             (dict(schedule="step", rate=0.1, rate_min=0.2), "rate_min is 0.2, which is above the rate, 0.1"),
+        for params, word in ((dict(optimizer="sgd", nesterov=True), "nesterov is true, but momentum is 0"),
+                             (dict(schedule="step", rate=0.1, rate_min=0.2), "rate_min is 0.2, which is above the learning rate 0.1"),
                              (dict(class_weights="1,2"), "class_weights has 2 weights, but the dataset has"),
                              (dict(class_weights="1,x"), 'has "x" as the weight of class 1')):
             r = p.run(HYPERION, *trainer(**params), "--epochs", 1, data=data(p), code=1)

@@ -83,7 +83,7 @@ def a_figure_that_nobody_reports():
         r = p.run(HYPERION, *SMALL, "--epochs", 2, *stop("val_mrr", 1), data=data(p))
         assert "warning: no stage has reported val_mrr, so `stop` had no effect" in r.err and len(r.report["epochs"]) == 2, r.err
         for value, words in (("3", "expected an object"), ('{"metric":3}', "expected a string"), ('{"patience":0}', "expected an integer from 1"),
-                             ('{"metric":"a b"}', "expected a column of the report's epochs"), ('{"patiense":1}', "did you mean patience")):
+                             ('{"metric":"a b"}', "expected the name of a column of the report's epochs"), ('{"patiense":1}', "did you mean patience")):
             assert words in command("check", HYPERION, "--dataset", data(p), "--set", f"stop={value}", code=2).stderr, value
 
 

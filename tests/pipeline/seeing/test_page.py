@@ -160,7 +160,7 @@ def mistakes_are_told():
             json.dump({**good, "epochs": [3, {"loss": "x", "epoch": []}], "stages": {"a": 3, "b": {"params": 4, "share": []}}, "io": [], "command": [1, None],
                        "host": 7, "failures": {"a": 1}, "verdict": 0, "phases": {"run_s": 0}, "cache": {"hits": True}}, f)
         assert "ok" in Page(command("page", run, "--out", "-").stdout).texts["td"]
-        fails("named twice", args=(run, run))
+        fails("name each run once", args=(run, run))
         fails("at most", args=(run,) * 13)
         fails("--out", "nothing/x.html", args=(run, "--out", "nothing/x.html"))
         fails("--out", "not a regular file", args=(run, "--out", "run"))

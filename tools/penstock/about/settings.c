@@ -182,7 +182,7 @@ static void top(const struct offering *o)
     static const char *const words[][2] = {{"stages.", "one stage"},
                                            {"params.", "parameters of all stages"},
                                            {"links[", "one link"},
-                                           {"replicas.stages=", "stages that are made for each place"},
+                                           {"replicas.stages=", "stages that get one replica for each place"},
                                            {"replicas.places=", "devices, one for each replica"},
                                            {"epochs=", "how many"},
                                            {"seed=", "of all random numbers"},

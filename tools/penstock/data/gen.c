@@ -371,17 +371,18 @@ static void typed_help(void)
     pst_gen_typed_defaults(&s);
     (void)printf(
         "usage: penstock gen typed DIR [OPTION]...\n"
-        "Generates a graph of papers, authors and venues, for models that tell relations apart. A paper's\n"
-        "label is its community. The relations writes and extends come from vertices of the same community,\n"
-        "reviews and disputes from those of another one, which is random for each paper. Papers and authors\n"
-        "have features: the direction of their community plus noise. Defaults are in parentheses.\n"
+        "Generates a graph of papers, authors and venues, for models that use relations (types of edges).\n"
+        "The label of a paper is its community. Edges of the relations writes and extends lead to a paper\n"
+        "from its own community. Edges of the relations reviews and disputes lead to a paper from another\n"
+        "community, which is chosen at random for each paper. Papers and authors have features: a vector\n"
+        "that stands for their community, plus noise. Defaults are in parentheses.\n"
         "  --vertices N           number of papers; there are half as many authors (%" PRId64 ")\n"
         "  --classes N            number of communities, all of one size (%" PRId64 ")\n"
         "  --features N           number of float32 features of a paper (%" PRId64 ")\n"
         "  --author-features N    number of float32 features of an author (%" PRId64 ")\n"
-        "  --degree X             edges of a paper in each of the four relations (%g)\n"
-        "  --homophily X          fraction of these edges that come from the relation's community (%g)\n"
-        "  --noise X              standard deviation of each feature; a class direction has length 1 (%g)\n"
+        "  --degree X             number of edges of a paper in each of these four relations (%g)\n"
+        "  --homophily X          fraction of these edges that come from the community stated above (%g)\n"
+        "  --noise X              standard deviation of the noise; a community's vector has length 1 (%g)\n"
         "  --train X --val X      fractions of the papers; the rest is the test split (%g, %g)\n"
         "  --seed N               the same seed and options give the same bytes (%" PRIu64 ")\n%s",
         s.vertices, s.classes, s.feature_dim, s.author_dim, s.degree, s.homophily, s.noise, s.train, s.val,

@@ -43,14 +43,15 @@ static int generate(void)
 
 int cmd_demo(int argc, char **argv)
 {
-    static const char usage[] = "usage: penstock demo\n"
-                                "Trains GraphSAGE on a small generated dataset. A cache holds a tenth of the "
-                                "features, and the others are "
-                                "read from disk.\n"
-                                "These are the commands. The first one is left out if " DATASET " exists:\n"
-                                "\n"
-                                "  penstock gen community " DATASET " --seed 1\n"
-                                "  penstock run " PIPELINE " --dataset " DATASET " --set " CACHE "\n";
+    static const char usage[] =
+        "usage: penstock demo\n"
+        "Trains GraphSAGE on a small generated dataset. A cache holds a tenth of the "
+        "features, and the others are "
+        "read from disk.\n"
+        "`penstock demo` runs these commands. If " DATASET " exists, it leaves out the first command:\n"
+        "\n"
+        "  penstock gen community " DATASET " --seed 1\n"
+        "  penstock run " PIPELINE " --dataset " DATASET " --set " CACHE "\n";
     const bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (argc > 1) {
         fprintf(help ? stdout : stderr, "%s", usage);

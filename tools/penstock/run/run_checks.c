@@ -45,10 +45,11 @@ static void check_split(struct check *c, const char *param, bool seeds)
                        "dataset %s has %s split \"%s\" (`penstock split` makes splits)", c->ds->dir,
                        ids->path[0] ? "an empty" : "no", split);
     else if (seeds && ids->shape[0] < c->stage->replicas)
-        pst_json_error(&c->pl->doc, c->diag, "replicas.places",
-                       "the split \"%s\" of dataset %s has only %" PRId64
-                       " vertices, but the pipeline has %d replicas: expected a vertex for each replica",
-                       split, c->ds->dir, ids->shape[0], c->stage->replicas);
+        pst_json_error(
+            &c->pl->doc, c->diag, "replicas.places",
+            "the split \"%s\" of dataset %s has only %" PRId64
+            " vertices, but the pipeline has %d replicas: expected at least one vertex for each replica",
+            split, c->ds->dir, ids->shape[0], c->stage->replicas);
 }
 
 static bool has_features(const struct pst_dataset *ds)
@@ -99,11 +100,10 @@ static void check_types(struct check *c)
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", stage->name);
         if (needs != NULL && needs[0] != '\0' && !uses_types(needs))
-            pst_json_error(
-                &c->pl->doc, c->diag, path,
-                "dataset %s has %d types of vertices, and a stage %s cannot use types: leave the stage "
-                "out, or import one type by itself (penstock import FORMAT SRC DIR --types NAME)",
-                ds->dir, ds->vertex_types, stage->caps.desc->name);
+            pst_json_error(&c->pl->doc, c->diag, path,
+                           "dataset %s has %d types of vertices, and a stage %s cannot use types: remove the "
+                           "stage, or import only one type (penstock import FORMAT SRC DIR --types NAME)",
+                           ds->dir, ds->vertex_types, stage->caps.desc->name);
     }
 }
 

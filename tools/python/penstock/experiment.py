@@ -10,9 +10,10 @@ from .figures import embeddings, gids, hyperion, report
 from .figures.lab import Bad, Failed, Lab
 
 PAPERS = {p.name: p for p in (hyperion.PAPER, gids.PAPER, embeddings.PAPER)}
-ABOUT = """Measures the figures of a paper again, in shape: on a CPU, with emulated drives that run slower than real ones
-(dilated). The papers: hyperion; gids; embeddings (Marius and Legend). Writes for each figure a table (.txt, .json) and a chart (.svg) to a directory, and
-`summary.txt` and `summary.json` with the paper's claim, what was measured, and whether the claim holds.
+ABOUT = """Measures the figures of a paper again, in shape: on a CPU, with emulated drives that run slower than
+real ones (dilated). The papers: hyperion; gids; embeddings (Marius and Legend). Writes for each figure a table
+(.txt, .json) and a chart (.svg) to a directory, and `summary.txt` and `summary.json` with the paper's claim, what
+was measured, and whether the claim holds.
 
 Drivers and emulated drives have one core, the trainer (one thread) another. Ratios are medians over alternations."""
 

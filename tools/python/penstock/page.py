@@ -11,9 +11,10 @@ from .pages import document, reports
 from .pages.reports import Bad
 
 RUNS_MAX = 12  # more curves than this cannot be told apart
-ABOUT = """Writes one HTML file that shows a run, or compares several: curves, where the time of each stage went, the disk and
-the caches, the parameters that differ, and what ran. If a run was started with --trace, the page also shows what its
-stages did over time. The file needs no other file and requests nothing from the network.
+ABOUT = """Writes one HTML file that shows one run or compares several runs. The page shows curves of the training, the time
+that each stage worked and waited, the use of disk and caches, the command, and the parameters in which the runs differ.
+If a run was started with --trace, the page also shows what its stages did over time. The page needs no other file and
+no network.
 
 RUN is the directory of a run (`penstock runs` lists them), or its report.json."""
 
@@ -21,7 +22,7 @@ RUN is the directory of a run (`penstock runs` lists them), or its report.json."
 def options(argv):
     parser = argparse.ArgumentParser(prog="penstock page", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_argument("--out", metavar="FILE", help="write here; - is standard output (default: page.html in the directory of the first RUN)")
+    parser.add_argument("--out", metavar="FILE", help="write the page to FILE; - is standard output (default: page.html in the directory of the first RUN)")
     given = parser.parse_args(argv)
     if len(given.runs) > RUNS_MAX:
         raise Bad(f"expected at most {RUNS_MAX} runs, found {len(given.runs)}")

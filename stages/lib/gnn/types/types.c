@@ -14,7 +14,7 @@ pst_rc pst_gnn_types_of(struct pst_gnn_types *types, const struct pst_dataset *d
     if (ds->relations > PST_GNN_RELATIONS_MAX || ds->vertex_types > PST_ROWS_TYPES_MAX)
         return pst_fail(PST_E_LIMIT,
                         "the dataset %s has %d types of vertices and %" PRId64
-                        " relations; expected at most %d and %d",
+                        " relations; models with relations support at most %d types and %d relations",
                         ds->dir, ds->vertex_types, ds->relations, PST_ROWS_TYPES_MAX, PST_GNN_RELATIONS_MAX);
     types->dim[0] = ds->feature_dim;
     for (int k = 0; k < ds->vertex_types; k++) {
@@ -215,8 +215,8 @@ pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_
     for (uint32_t h = 0; h < mb->hops && rc == PST_OK; h++) {
         if (mb->relations_at[h] == 0)
             return pst_fail(PST_E_PEER,
-                            "the minibatch does not tell relations apart, which the model needs: set "
-                            "the parameter algorithm of the planner and the sampler to typed");
+                            "the minibatch has no relations (types of edges), which the model needs: set the "
+                            "parameter algorithm of the planner and the sampler to typed");
         const struct hop hop = hop_of(types, terms, mb, slot, h);
         rc = count_hop(&hop, b->block[h]);
         for (int k = 0; k < terms->n && rc == PST_OK; k++)

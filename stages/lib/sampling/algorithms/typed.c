@@ -34,8 +34,9 @@ static const struct pst_sampling_option options[] = {
      .min = -1,
      .max = PST_FANOUT_MAX,
      .into = offsetof(struct typed, fanouts),
-     .help = "neighbours of each relation in every hop, in the order of the dataset's relations, for example "
-             "10:5:0; without it, fanout holds for every relation"},
+     .help =
+         "number of neighbours of each relation in every hop, in the order of the dataset's relations, for "
+         "example 10:5:0; replaces fanout"},
     {0},
 };
 
@@ -59,14 +60,14 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
     struct typed *t = state;
     const struct pst_dataset *ds = setup->dataset;
     if (ds->relations > RELATIONS_MAX)
-        return pst_fail(PST_E_LIMIT, "the dataset %s has %lld relations; expected at most %d", ds->dir,
+        return pst_fail(PST_E_LIMIT,
+                        "the dataset %s has %lld relations; the algorithm typed supports at most %d", ds->dir,
                         (long long)ds->relations, RELATIONS_MAX);
     if (t->fanouts.count > 0 && t->fanouts.count != (uint32_t)pst_max_i64(1, ds->relations))
-        return pst_fail(
-            PST_E_ARG,
-            "options: fanouts has %u numbers, but the dataset %s has %lld relations: give one number "
-            "for each (`penstock inspect` lists them)",
-            (unsigned)t->fanouts.count, ds->dir, (long long)pst_max_i64(1, ds->relations));
+        return pst_fail(PST_E_ARG,
+                        "options: fanouts has %u numbers, but the dataset %s has %lld relations: give one "
+                        "number for each relation (`penstock inspect` lists the relations)",
+                        (unsigned)t->fanouts.count, ds->dir, (long long)pst_max_i64(1, ds->relations));
     t->dataset = ds;
     t->relation = ds->edge_relation.map;
     t->relations = t->relation != NULL ? (int)ds->relations : 1;
@@ -238,7 +239,7 @@ static pst_rc draw(void *state, const struct pst_sampling_hop *h)
 const struct pst_sampling_algorithm pst_sampling_typed = {
     .abi = PST_SAMPLING_ABI,
     .name = "typed",
-    .help = "each relation of a vertex gets a sample of its own",
+    .help = "draws neighbours separately for each relation of a vertex",
     .options = options,
     .state_bytes = sizeof(struct typed),
     .open = open_typed,

@@ -28,7 +28,7 @@ def library():
                 raise Bad(f"{path} is not version 3 or 4 of Chart.js")
             return re.sub("</(script)", r"<\\/\1", text.decode("utf-8", "replace"), flags=re.I)  # it must not end the element
     if named:
-        raise Bad(f"{LIBRARY} is {named}, which is not a file")
+        raise Bad(f"{LIBRARY} is {named}, which is not a file: expected the path of chart.min.js")
     raise Bad(f"Chart.js, which draws the charts, is not installed: install the Debian package libjs-chart.js (apt-get install libjs-chart.js), "
               f"or set {LIBRARY} to the path of a chart.min.js of version 3 or 4")
 

@@ -103,5 +103,5 @@ def load(paths):
     for run, name in zip(runs, names):
         run.name = name if names.count(name) == 1 else run.directory
     if len({run.name for run in runs}) < len(runs):
-        raise Bad("a run is named twice; name each run once")
+        raise Bad("two of the given runs are the same run: name each run once")
     return runs

@@ -65,7 +65,7 @@ def read(path):
                     begin = float(event["ts"]) * 1e-6
                     spans.append((begin, begin + float(event["dur"]) * 1e-6, event["name"].split(" ")[0], event.get("args", {}).get("batch")))
             except (ValueError, KeyError, TypeError, AttributeError) as e:
-                raise Broken(f"{path}:{n}: not an event of a trace ({e or type(e).__name__}); remove the folder to make the page without it") from e
+                raise Broken(f"{path}:{n}: not an event of a trace ({e or type(e).__name__}): to make the page without the trace, remove the folder {os.path.dirname(path)}") from e
     return name, spans
 
 
