@@ -61,6 +61,8 @@ void pst_trainer_grains_close(struct pst_trainer_grains *g)
 
 /* ---- the tree ------------------------------------------------------------------------------------ */
 
+enum { ADD_COLUMNS = 256 }; /* on a GPU, a warp adds a row of so many elements */
+
 struct adding {
     struct pst_gnn_model *model;
     const pst_real *from;
@@ -71,8 +73,12 @@ static void add_task(void *arg, int64_t chunk, int worker)
     const struct adding *a = arg;
     struct pst_gnn_model *m = a->model;
     const int64_t at = chunk * m->grain.update, n = pst_min_i64(m->grain.update, m->size - at);
+    const int64_t rows = n / ADD_COLUMNS, rest = n % ADD_COLUMNS, end = at + n - rest;
     (void)worker;
-    m->twin->add(m->q, m->on.grad + at, n, a->from + at, n, 1, n);
+    if (rows > 0)
+        m->twin->add(m->q, m->on.grad + at, ADD_COLUMNS, a->from + at, ADD_COLUMNS, rows, ADD_COLUMNS);
+    if (rest > 0)
+        m->twin->add(m->q, m->on.grad + end, rest, a->from + end, rest, 1, rest);
 }
 
 static void add_to_gradient(struct pst_gnn_model *m, const pst_real *from)

@@ -133,10 +133,16 @@ static pst_rc check(const struct pst_trainer_recipe *r, const struct pst_gnn_con
 pst_rc pst_trainer_recipe_open(struct pst_trainer_recipe *r, struct pst_gnn_config *config,
                                const struct pst_dataset *ds, int64_t epochs, struct pst_device *device)
 {
-    const pst_rc rc = check(r, config);
+    pst_rc rc = check(r, config);
     r->schedule.period = r->schedule.kind == PST_SCHEDULE_STEP ? r->period
                          : r->cosine_epochs > 0                ? r->cosine_epochs
                                                                : epochs;
+    if (rc == PST_OK && r->schedule.kind == PST_SCHEDULE_COSINE &&
+        r->schedule.warmup >= (double)r->schedule.period)
+        rc = pst_fail(PST_E_ARG,
+                      "warmup is %g epochs, but the cosine ends after %" PRId64
+                      " epochs: lower warmup, or raise cosine_epochs or the run's epochs",
+                      r->schedule.warmup, r->schedule.period);
     if (config->multilabel && r->metric == PST_METRIC_MICRO_F1)
         r->metric = PST_METRIC_NONE; /* the accuracy's place in the report is micro-F1's already */
     return rc == PST_OK ? open_loss(r, config, ds, device) : rc;

@@ -63,7 +63,7 @@ FIELDS = {  # what does not follow from the files
 }
 MORE = {
     "penstock": "This package has the command, the stages, and the pipelines.",
-    "penstock-cuda": "This package has the kernels for NVIDIA GPUs. They need NVIDIA's driver and {cublas}, which Debian does not have.",
+    "penstock-cuda": "This package has the kernels for NVIDIA GPUs. They need NVIDIA's driver. Matrix products also need NVIDIA's library cuBLASLt, which is opened at run time. Debian has neither.",
     "penstock-dev": "This package has the headers for stages in C and C++.",
     "python3-penstock": "This package runs pipelines from Python, brings their batches into your process, and hosts stages in Python.",
 }
@@ -120,7 +120,7 @@ def compress(data, path):
 
 def shared_libraries(to, package):
     """The packages whose libraries the package's programs need, with versions, as dpkg-shlibdeps computes them. Penstock's
-    own libraries are in no installed package, and cuBLAS is in no package of Debian."""
+    own libraries are in no installed package."""
     at = os.path.join(to, package)
     elf = [os.path.join(at, name) for name in files(at) if not os.path.islink(os.path.join(at, name)) and is_elf(os.path.join(at, name))]
     if not elf:
@@ -131,16 +131,11 @@ def shared_libraries(to, package):
             f.write(f"Source: penstock\n\nPackage: {package}\nArchitecture: any\n")
         r = subprocess.run(["dpkg-shlibdeps", "-O", "--ignore-missing-info", "-l" + os.path.join(to, "penstock", HOME, "lib"), *elf], cwd=work,
                            capture_output=True, text=True)
-    unknown = [lib for lib in re.findall(r"(?:information found for|find library) (\S+)", r.stderr) if not re.search(r"libpenstock|libcublas", lib)]
+    unknown = [lib for lib in re.findall(r"(?:information found for|find library) (\S+)", r.stderr) if not re.search(r"libpenstock", lib)]
     found = re.search(r"shlibs:Depends=(.*)", r.stdout)
     if unknown or not found:
         raise SystemExit(f"deb: {package}: dpkg-shlibdeps knows no package for {', '.join(unknown) or 'a library'}:\n{r.stderr}")
     return found[1].split(", ")
-
-
-def cublas(at):
-    needed = subprocess.run(["readelf", "-d", os.path.join(at, HOME + CUDA)], capture_output=True, text=True).stdout
-    return re.search(r"\[(libcublasLt\.so\.\d+)\]", needed)[1]
 
 
 def wrap(text, width=76):
@@ -159,7 +154,7 @@ def control(to, package, release):
     given = [fields["Depends"].format(version=release)] if "Depends" in fields else []
     depends = ", ".join(shared_libraries(to, package) + given)
     size = sum(-(-os.lstat(os.path.join(at, name)).st_size // 1024) for name in files(at))
-    more = MORE[package].format(cublas=cublas(at) if package == "penstock-cuda" else "")
+    more = MORE[package]
     text = f"Package: {package}\nVersion: {release}\nArchitecture: {arch}\n"
     text += f"Maintainer: {MAINTAINER}\nInstalled-Size: {size}\nDepends: {depends}\n"
     text += "".join(f"{key}: {fields[key]}\n" for key in ("Recommends", "Suggests") if key in fields)

@@ -32,9 +32,11 @@ void pst_sampling_report(struct pst_sampling *s)
         rc = pst_report(s->self, "sampler",
                         "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
                         "\"empty_slots\": %llu, \"slot_bytes\": %llu}",
-                        (unsigned long long)s->count.batches, (unsigned long long)s->count.micro_batches,
-                        (unsigned long long)s->count.overflows, (unsigned long long)s->count.empty,
-                        (unsigned long long)s->filler.layout.bytes);
+                        pst_replica(s->self, NULL) > 0
+                            ? 0ull
+                            : (unsigned long long)s->count.batches, /* all sample each */
+                        (unsigned long long)s->count.micro_batches, (unsigned long long)s->count.overflows,
+                        (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes);
     if (rc == PST_OK)
         rc = report_times(s);
     if (rc == PST_OK && s->lists != NULL)

@@ -109,7 +109,9 @@ static struct pst_sampling_bound bound(const void *state, const struct pst_csc *
                                        int64_t fanout, int64_t n)
 {
     const struct typed *t = state;
-    for (uint32_t r = 0; r < t->fanouts.count && fanout != 0; r++)
+    if (fanout == 0) /* nothing is drawn in such a hop */
+        return (struct pst_sampling_bound){.edges = 0, .vertices = n};
+    for (uint32_t r = 0; r < t->fanouts.count; r++) /* the largest; a negative number means all */
         fanout = r == 0 || t->fanouts.value[r] < 0 || (fanout >= 0 && t->fanouts.value[r] > fanout)
                      ? t->fanouts.value[r]
                      : fanout;

@@ -7,6 +7,7 @@ from . import traces
 
 SCHEMA = 1
 REPORT_BYTES_MAX = 64 << 20
+NUMBER_MAX = 2.0**63
 
 
 class Bad(Exception):
@@ -14,8 +15,8 @@ class Bad(Exception):
 
 
 def number(value):
-    """The value if it is a number, else None."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """The value if it is a number that a chart can show, else None."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < NUMBER_MAX else None
 
 
 def section(value):
@@ -84,7 +85,7 @@ def read(file):
         raise Bad(f"cannot read {file}: {e.strerror}") from e
     except json.JSONDecodeError as e:
         raise Bad(f"{file}:{e.lineno}:{e.colno}: not JSON: {e.msg}") from e
-    except (UnicodeDecodeError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:
         raise Bad(f"{file}: not JSON: {e}") from e
     if not isinstance(report, dict):
         raise Bad(f"{file}: expected a JSON object, which `penstock run` writes")

@@ -1,5 +1,6 @@
 """What a run's stages did over time, from the spans that each stage wrote to RUN/trace."""
 import json
+import math
 import os
 
 BINS = 150  # of the whole run
@@ -62,8 +63,10 @@ def read(path):
                 if event["ph"] == "M" and event["name"] == "process_name":
                     name = str(event["args"]["name"])
                 elif event["ph"] == "X":
-                    begin = float(event["ts"]) * 1e-6
-                    spans.append((begin, begin + float(event["dur"]) * 1e-6, event["name"].split(" ")[0], event.get("args", {}).get("batch")))
+                    begin, took, batch = float(event["ts"]) * 1e-6, float(event["dur"]) * 1e-6, event.get("args", {}).get("batch")
+                    if not (math.isfinite(begin) and 0 <= took < math.inf and (batch is None or isinstance(batch, int))):
+                        raise ValueError("a time or a batch is out of range")
+                    spans.append((begin, begin + took, event["name"].split(" ")[0], batch))
             except (ValueError, KeyError, TypeError, AttributeError) as e:
                 raise Broken(f"{path}:{n}: not an event of a trace ({e or type(e).__name__}): to make the page without the trace, remove the folder {os.path.dirname(path)}") from e
     return name, spans
