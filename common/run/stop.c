@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/util/file.h"
@@ -46,9 +47,17 @@ static void recall(struct pst_supervisor *sv, json_int_t first)
             *slash = '\0';
     }
     (void)strncat(path, "/" NAME, sizeof path - strlen(path) - 1);
-    if (pst_file_read(path, FILE_BYTES_MAX, &text, &bytes) != PST_OK)
+    if (access(path, F_OK) != 0)
         return;
+    if (pst_file_read(path, FILE_BYTES_MAX, &text, &bytes) != PST_OK) {
+        pst_run_warn(sv, "supervisor", pst_error_text());
+        return;
+    }
     json_t *kept = json_loadb(text, bytes, 0, NULL);
+    if (!kept)
+        pst_run_warn(sv, "supervisor",
+                     NAME
+                     " of the run that this one goes on from is damaged: `stop` counts epochs from here");
     const char *metric = json_string_value(json_object_get(kept, "metric"));
     free(text);
     json_array_foreach(json_object_get(kept, "epochs"), i, row)

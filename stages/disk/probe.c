@@ -19,9 +19,20 @@ struct probe {
     struct disk *d;
     char *slot; /* memory that the drives reach: the table, and behind it the rows */
     uint64_t slot_bytes, rows_at, unit, rows, most;
+    int array;     /* whose rows are read */
     uint64_t ssds; /* row v lies on drive v mod ssds */
     uint64_t turn; /* so that each burst reads other rows */
 };
+
+/* The features; of a graph with vertex types, those of the type with the most rows. */
+static int largest_array(const struct pst_disk_config *c)
+{
+    int largest = PST_ARRAY_FEATURES;
+    for (int k = 0; k < c->types; k++)
+        if (c->arrays[PST_REQUEST_OF_TYPE(k)].rows > c->arrays[largest].rows)
+            largest = PST_REQUEST_OF_TYPE(k);
+    return largest;
+}
 
 /* This instance's part of the memory of slots. Nobody has a slot before the pipeline starts. */
 static pst_rc find_memory(struct pst_stage *self, struct probe *p)
@@ -30,7 +41,8 @@ static pst_rc find_memory(struct pst_stage *self, struct probe *p)
     uint64_t bytes = 0;
     const int instance = pst_instance(self, &instances);
     char *region = pst_slot_region(self, 0, &bytes);
-    const struct pst_request_array *a = &p->d->config.arrays[PST_ARRAY_FEATURES];
+    p->array = largest_array(&p->d->config);
+    const struct pst_request_array *a = &p->d->config.arrays[p->array];
     struct pst_io_driven n;
     const bool driven = pst_disk_driven(p->d->engine, &n);
     /* so that rows are not read together; the drives that we drive ourselves read no gaps */
@@ -64,7 +76,7 @@ static pst_rc read_rows(struct probe *p, uint64_t n, struct pst_disk_ticket *tic
     const uint64_t from = p->turn++ * 7919 % step, place = pst_align_up(p->unit, PST_SECTOR);
     for (uint64_t i = 0; i < n; i++)
         table[i] = (struct pst_request){.op = PST_REQUEST_READ,
-                                        .array = PST_ARRAY_FEATURES,
+                                        .array = (uint16_t)p->array,
                                         .rows = 1,
                                         .row = from + i * step,
                                         .offset = p->rows_at + i * place,

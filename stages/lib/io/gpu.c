@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/store/array_id.h"
+#include "common/store/dataset/rows.h"
 #include "kernels/nvme.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/io/engine.h"
@@ -61,12 +62,23 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Bytes of the blocks around a row of features, wherever it begins. 0: rows fill blocks, or are too large. */
-static uint32_t staging_each(const struct pst_k_nvme_layout *l)
+/* Bytes of the blocks around a row, wherever it begins. 0: rows fill blocks, or are too large. */
+static uint32_t staging_of(const struct pst_k_nvme_layout *l, int array)
 {
-    const uint64_t row = l->arrays[PST_ARRAY_FEATURES].rows_in.unit, block = 1ull << l->lba_shift;
+    const uint64_t row = l->arrays[array].rows_in.unit, block = 1ull << l->lba_shift;
     const uint64_t each = pst_align_up(row + block - divisor(row, block), block);
     return row % block == 0 || each > l->transfer_bytes || each > STAGING_MAX / GROUPS ? 0 : (uint32_t)each;
+}
+
+/* Enough for a row of features, of each vertex type. */
+static uint32_t staging_each(const struct pst_k_nvme_layout *l)
+{
+    uint32_t most = staging_of(l, PST_ARRAY_FEATURES);
+    for (int k = 0; l->arrays[PST_ARRAY_FEATURES].rows == 0 && k < PST_ROWS_TYPES_MAX; k++) {
+        const uint32_t each = staging_of(l, PST_REQUEST_OF_TYPE(k));
+        most = most > each ? most : each;
+    }
+    return most;
 }
 
 static uint32_t merge_bytes(const struct pst_k_nvme_layout *l, uint32_t each, uint64_t coalesce_bytes)

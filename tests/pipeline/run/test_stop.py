@@ -63,6 +63,10 @@ def a_killed_run_ends_after_the_same_epoch():
         assert got["stopped"] == want["stopped"] and got["weights_digest"] == want["weights_digest"], (got, want)
         again = p.run(HYPERION, *args, "--resume", run.run_dir, data=data(p)).report  # once more, from the first run's files
         assert again["stopped"] == want["stopped"], (again["stopped"], want["stopped"])
+        with open(os.path.join(run.run_dir, "stop.json"), "w") as f:
+            f.write("[")
+        r = p.run(HYPERION, *args, "--resume", run.run_dir, data=data(p))
+        assert "stop.json of the run that this one goes on from is damaged" in r.err, r.err
 
 
 @test

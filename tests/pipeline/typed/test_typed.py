@@ -77,6 +77,21 @@ def a_trainer_on_a_gpu_agrees_with_the_cpu():
 
 
 @test
+def a_gpu_reads_rows_that_fill_no_block():
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        with Place() as p:
+            data = generated(p, vertices=600)
+            emulated = [*NO_CACHE, "--epochs", 1, "--set", "stages.disk.params.backend=emulated"]
+            cpu, gpu = (p.run(TYPED, *emulated, "--set", "stages.disk.place=" + json.dumps({"device": device}), data=data).report
+                        for device in ("cpu:0", "cuda:0"))
+            assert gpu["weights_digest"] == cpu["weights_digest"]
+            assert gpu["io"]["gpu_commands"] > 0 and gpu["io"]["handed_to_cpu"] == 0, gpu["io"]
+    finally:
+        os.environ.pop("PENSTOCK_CUDA")
+
+
+@test
 def rows_are_read_in_the_width_of_their_type():
     with Place() as p:
         data = generated(p, vertices=1200)
@@ -84,6 +99,9 @@ def rows_are_read_in_the_width_of_their_type():
         assert r["io"]["rows"] > 0
         mean = r["io"]["row_bytes_wanted"] / r["io"]["rows"]
         assert 32 * 4 < mean < 64 * 4, mean  # authors and papers; venues are not read
+        r = p.run(TYPED, "--epochs", 1, *NO_CACHE, "--set", "stages.disk.params.backend=emulated", "--set", "stages.disk.params.accumulate=auto",
+                  data=data).report
+        assert r["io"]["burst"]["from"] == "probe" and r["io"]["burst"]["iop_peak"] > 0, r["io"]  # it reads rows of papers
         r = p.run(TYPED, "--epochs", 1, "--set", "params.algorithm=uniform", data=data, code=None)
         assert r.code != 0 and "set the parameter algorithm of the planner and the sampler to typed" in r.err
 
