@@ -45,9 +45,9 @@ const char *pst_control_type(const json_t *message)
 /* The next message. NULL, with pst_fail: the supervisor has ended. */
 static json_t *await(struct pst_stage *self)
 {
+    const pid_t supervisor = getppid(); /* 1 in a container, where it is the first process */
     json_t *message = pst_control_recv(self, SUPERVISOR_DEADLINE_MS);
-    while (!message && getppid() > 1 &&
-           errno == EAGAIN) /* other stages may take long; the supervisor lives */
+    while (!message && errno == EAGAIN && getppid() == supervisor) /* it lives; other stages may take long */
         message = pst_control_recv(self, SUPERVISOR_DEADLINE_MS);
     if (!message)
         (void)pst_fail(PST_E_PEER, "the supervisor process has ended");
