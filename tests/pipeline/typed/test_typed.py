@@ -99,8 +99,8 @@ def rows_are_read_in_the_width_of_their_type():
         assert r["io"]["rows"] > 0
         mean = r["io"]["row_bytes_wanted"] / r["io"]["rows"]
         assert 32 * 4 < mean < 64 * 4, mean  # authors and papers; venues are not read
-        r = p.run(TYPED, "--epochs", 1, *NO_CACHE, "--set", "stages.disk.params.backend=emulated", "--set", "stages.disk.params.accumulate=auto",
-                  data=data).report
+        drives = ("backend=emulated", "preset=optane", "dilate=150", "accumulate=auto", "accumulate_probe=true")
+        r = p.run(TYPED, "--epochs", 1, *NO_CACHE, *(word for value in drives for word in ("--set", "stages.disk.params." + value)), data=data).report
         assert r["io"]["burst"]["from"] == "probe" and r["io"]["burst"]["iop_peak"] > 0, r["io"]  # it reads rows of papers
         r = p.run(TYPED, "--epochs", 1, "--set", "params.algorithm=uniform", data=data, code=None)
         assert r.code != 0 and "set the parameter algorithm of the planner and the sampler to typed" in r.err
