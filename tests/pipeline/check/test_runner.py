@@ -48,8 +48,15 @@ def failures_get_a_second_run_where_asked():
     assert "failed the first time: 2 - b" in out and "not ok" not in out, out
     assert (last, code) == ("2 passed, 0 failed, 0 skipped", 0) and "failed, and is run again; its first output:" in out, out
     assert counts(("ok 1 - a\nnot ok 2 - b", 1), ("ok 1 - c", 0), TESTS_TWICE="1")[:2] == ("2 passed, 1 failed, 0 skipped", 1)
-    reported = ("==7==ERROR: AddressSanitizer: heap-use-after-free\nE\nmkdir $MADE_UP/seen && exit 1\ncat <<'E'\nok 1 - a", 0)
-    assert counts(reported, TESTS_TWICE="1")[:2] == ("0 passed, 1 failed, 0 skipped", 1)
+    for report, first, passed in (
+        ("AddressSanitizer: heap-use-after-free", "not ok 1 - a", 0),
+        ("LeakSanitizer: detected memory leaks", "ok 1 - a", 0),
+        ("LeakSanitizer: detected memory leaks", "not ok 1 - a\n# why\n" + 90 * "leaked\n", 1),  # a test that stopped halfway
+    ):
+        program = f"E\nif mkdir $MADE_UP/seen; then cat <<'E'; exit 1; fi\n{first}\n==7==ERROR: {report}\nE\ncat <<'E'\nok 1 - a", 0
+        last, code, out = counts(program, TESTS_TWICE="1")
+        assert code == 1 - passed and last.endswith(f" {1 - passed} failed, 0 skipped"), out
+        assert "# why" in out or not passed, out
 
 
 @test
