@@ -144,7 +144,8 @@ static void faults_are_survived(void **state)
     survive("async", 512, "\"error_rate\": 0.1");
     survive("async", 1000, "\"lost_rate\": 0.05");
     survive("async", 512, "\"fatal_rate\": 0.04");
-    survive("async", 1000, "\"delay_rate\": 0.05, \"delay_us\": 10000000"); /* longer than any machine is held up */
+    survive("async", 1000,
+            "\"delay_rate\": 0.05, \"delay_us\": 10000000"); /* longer than any machine is held up */
     for (size_t i = 0; i < STACKS; i++)
         survive(stacks[i], i == 1 ? 512 : 1000, mixed);
     survive("async", 64, mixed); /* commands that several rows share */
