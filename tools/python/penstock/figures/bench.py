@@ -3,6 +3,8 @@ from .lab import median, shipped
 
 FLOAT_BYTES = 4
 SSD = "p5510"
+FITTED_SSDS = 4  # all rows are cached: their number does not matter
+WIDTH_STEP = 8  # hidden columns
 GPU = "a100"  # what the trainer's core stands for, in machine A
 
 
@@ -25,8 +27,8 @@ def settings(lab, model, ssds, dilate, cached, ssd=SSD, topology="memory", polic
     return lab.settings(cores, stages, {"batch": lab.size["batch"], "topology": topology}, fields)
 
 
-def run(lab, *args, **more):
-    return lab.run(shipped("hyperion.json"), dataset(lab), lab.size["epochs"], settings(lab, *args, **more))
+def run(lab, *args, epochs=None, **more):
+    return lab.run(shipped("hyperion.json"), dataset(lab), epochs or lab.size["epochs"], settings(lab, *args, **more))
 
 
 def times(report):
@@ -53,6 +55,12 @@ def samples_per_s(report):
 def batches(report):
     """Batches of an epoch."""
     return report["verdict"]["batches"] / len(report["epochs"])
+
+
+def fitted(lab, model, train_s):
+    """`model`, with as many hidden columns as make it train a batch in about `train_s` on this machine: so figures take as long on each."""
+    found = times(run(lab, model, FITTED_SSDS, 1, rows(lab, 1)))["train"]
+    return {**model, "hidden": max(1, round(model["hidden"] * train_s / found / WIDTH_STEP)) * WIDTH_STEP}
 
 
 def dilation(lab, model, ssds, cached, ssd_over_train=1.0):
