@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <new>
 #include <sys/prctl.h>
 #include <thread>
@@ -193,14 +195,31 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     return rc;
 }
 
+/* The GPU of each piece of memory that alloc made. Memory is freed on its own GPU: on another one, the call
+ * could make a context there, which takes hundreds of megabytes. Never destroyed, because other threads may
+ * outlive the destruction of statics. */
+struct made_memory {
+    std::mutex lock;
+    std::map<void *, int> gpu;
+};
+
+static made_memory &made()
+{
+    static made_memory *one = new made_memory;
+    return *one;
+}
+
 static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **at, char *why)
 {
     cudaError_t error = cudaSetDevice(device);
     if (error == cudaSuccess)
         error = kind == PST_TWIN_MEMORY_DEVICE ? cudaMalloc(at, bytes ? bytes : 1)
                                                : cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
+        const std::lock_guard<std::mutex> guard(made().lock);
+        made().gpu[*at] = device;
         return PST_OK;
+    }
     (void)cudaGetLastError(); /* the error is reported here, so no later launch must see it */
     (void)snprintf(why, PST_TWIN_WHY_BYTES, "cannot allocate %s memory of cuda:%d, %zu bytes: %s",
                    kind == PST_TWIN_MEMORY_DEVICE ? "the" : "pinned", device, bytes,
@@ -210,6 +229,14 @@ static pst_rc alloc(int device, enum pst_twin_memory kind, size_t bytes, void **
 
 static void release(enum pst_twin_memory kind, void *at)
 {
+    {
+        const std::lock_guard<std::mutex> guard(made().lock);
+        const auto found = made().gpu.find(at);
+        if (found != made().gpu.end()) {
+            (void)cudaSetDevice(found->second);
+            made().gpu.erase(found);
+        }
+    }
     (void)(kind == PST_TWIN_MEMORY_DEVICE ? cudaFree(at) : cudaFreeHost(at));
 }
 
@@ -318,10 +345,12 @@ static pst_rc reserve(struct pst_queue *q, int64_t most, int64_t columns, char *
     const pst_rc rc = wait(q, why);
     if (rc != PST_OK)
         return rc;
+    if (!on_device(q))
+        return tell(q, why);
     (void)cudaFree(q->scratch);
     q->scratch = NULL;
     q->scratch_bytes = 0;
-    if (on_device(q) && pst_cu_checked(q, cudaMalloc((void **)&q->scratch, bytes)))
+    if (pst_cu_checked(q, cudaMalloc((void **)&q->scratch, bytes)))
         q->scratch_bytes = bytes;
     return tell(q, why);
 }

@@ -1,27 +1,7 @@
 /* What a GPU's work costs, as the host build counts it, and what a queue does after a failure. On a real GPU,
  * nothing is counted. */
+#include "tests/gpu/host_counts.h"
 #include "tests/kernel/twin_graph.h"
-
-#include <dlfcn.h>
-
-/* As kernels/cuda/host/counts.h has them, which is C++. */
-enum { LAUNCHES, COPIES, PAGEABLE, WAITS, ROWS, POLLING, COUNTS };
-
-/* The counts since the last call. False: this GPU counts nothing. */
-static bool counted(uint64_t out[COUNTS])
-{
-    const char *build = getenv("BUILD");
-    char path[512];
-    void (*counts)(uint64_t *) = NULL;
-    (void)snprintf(path, sizeof path, "%s/tests/libpenstock-cuda-host.so", build ? build : "build");
-    void *object = getenv("PENSTOCK_TWIN") ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (object)
-        *(void **)&counts = dlsym(object, "pst_cu_host_counts");
-    assert_true(counts || getenv("PENSTOCK_TWIN"));
-    if (counts)
-        counts(out);
-    return counts != NULL;
-}
 
 /* A star: all edges come from source 0. And a graph with one hub, whose edges cross chunks of every level. */
 static void no_warp_reads_more_than_a_chunk(void **state)
@@ -92,6 +72,33 @@ static void a_launch_goes_to_its_queues_gpu(void **state)
     both_free(&y);
 }
 
+/* Memory and queues are freed while the thread uses another GPU: each is freed on its own. */
+static void memory_is_freed_on_its_own_gpu(void **state)
+{
+    (void)state;
+    uint64_t count[COUNTS];
+    void *at[2][2];
+    struct pst_queue *other;
+    const enum pst_twin_memory kind[2] = {PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED};
+    const struct pst_queue_options options = {.device = 1, .most = 1000, .columns = 10};
+    if (cuda->queue_new(&options, &other, why) != PST_OK)
+        skip(); /* one GPU */
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(cuda->alloc(gpu, kind[k], 100, &at[gpu][k], why), PST_OK);
+    (void)counted(count);
+    for (int k = 0; k < 2; k++) /* the last call was for GPU 1 */
+        cuda->release(kind[k], at[0][k]);
+    assert_int_equal(cuda->reserve(other, 100000, 10, why), PST_OK);
+    assert_int_equal(cuda->reserve(queue, 2 * TWIN_MOST, TWIN_COLUMNS, why), PST_OK);
+    for (int k = 0; k < 2; k++)
+        cuda->release(kind[k], at[1][k]);
+    settled(PST_OK);
+    cuda->queue_free(other);
+    if (counted(count))
+        assert_int_equal(count[ELSEWHERE], 0);
+}
+
 /* Rows without gaps are one piece of memory, wherever it begins: offsets of blocks begin 4 bytes past a line.
  */
 static void rows_without_gaps(void **state)
@@ -125,6 +132,7 @@ int main(void)
         cmocka_unit_test(no_warp_reads_more_than_a_chunk),
         cmocka_unit_test(a_failure_is_reported_once),
         cmocka_unit_test(a_launch_goes_to_its_queues_gpu),
+        cmocka_unit_test(memory_is_freed_on_its_own_gpu),
         cmocka_unit_test(rows_without_gaps),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);

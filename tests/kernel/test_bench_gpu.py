@@ -14,6 +14,8 @@ r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "bench.
 checked = re.findall(r"^checked: (.*)$", r.stdout, re.M)
 wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB", "mean (SpMM), forward",
           "mean (SpMM), backward", "adam", "gemm, square", "hand-over between processes",
+          *(kernel + graph for graph in (", R-MAT", ", star")
+            for kernel in ("sample", "dedup", "lookup", "mean (SpMM), forward", "mean (SpMM), backward")),
           "step, dot, d 8, fused", "step, dot, d 8, not fused", "step, complex, d 8, fused", "step, complex, d 8, not fused",
           "disk kernels, all ways, reads and writes, alone and beside GEMMs",
           "the epoch, CPU and GPU, features in memory and on emulated drives"]

@@ -8,12 +8,14 @@
 
 enum pst_cu_host_count {
     PST_HOST_LAUNCHES,
-    PST_HOST_COPIES,   /* cudaMemcpyAsync and cudaMemsetAsync */
-    PST_HOST_PAGEABLE, /* copies of more than 64 KiB from or to pageable memory: CUDA may wait for the stream
-                        */
-    PST_HOST_WAITS,    /* of the host for a stream or an event */
-    PST_HOST_ROWS,     /* the most rows that one warp of one launch has read, of PST_CU_READS_ROW */
-    PST_HOST_POLLING,  /* the most blocks of one launch that polls NVMe queues */
+    PST_HOST_COPIES,    /* cudaMemcpyAsync and cudaMemsetAsync */
+    PST_HOST_PAGEABLE,  /* copies of more than 64 KiB from or to pageable memory: CUDA may wait for the stream
+                         */
+    PST_HOST_WAITS,     /* of the host for a stream or an event */
+    PST_HOST_ROWS,      /* the most rows that one warp of one launch has read, of PST_CU_READS_ROW */
+    PST_HOST_POLLING,   /* the most blocks of one launch that polls NVMe queues */
+    PST_HOST_ELSEWHERE, /* frees of a GPU's memory while the thread uses another GPU, which can make a
+                           context there */
     PST_HOST_COUNTS,
 };
 

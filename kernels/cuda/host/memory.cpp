@@ -1,4 +1,5 @@
 /* memory.cpp: the memory of virtual GPUs, pinned host memory, and handles between processes. */
+#include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/virtual.h"
 
 #include <algorithm>
@@ -342,6 +343,8 @@ cudaError_t cudaFree(void *at)
         a ? a->live.find((size_t)(static_cast<char *>(at) - a->base)) : decltype(a->live.end()){};
     if (!a || found == a->live.end())
         return pst_cu_host_keep(cudaErrorInvalidValue);
+    if (device != pst_cu_host_current())
+        pst_cu_host_counts_add(PST_HOST_ELSEWHERE);
     block *b = &a->shared->blocks[found->second.index];
     for (const auto &opener : b->openers)
         if (opener.load() != 0 && pst_cu_host_alive(opener.load()))

@@ -1,10 +1,11 @@
 /* kernels.cu: each kernel over one batch of two hops, as a sampler and a trainer would call it: compared with
- * the CPU's twin, then timed. What must move is each input that is used, and each output, once. */
+ * the CPU's twin, then timed. What must move is each input that is used, and each output, once. Kernels whose
+ * work depends on the edges run over three graphs (graphs.h), the others over the uniform one's batch. */
 #include "tools/bench/gpu/gpu.cuh"
-
-#include "common/util/rng.h"
+#include "tools/bench/gpu/graphs.h"
 
 #include <cstring>
+#include <string>
 
 namespace
 {
@@ -16,10 +17,14 @@ const struct sizes FULL = {4000000, 16, 8192, 2000000, 200000, 256, 8192, (size_
 const struct sizes TINY = {3000, 6, 40, 3000, 200, 32, 64, 1 << 16};
 enum { HOPS = 2, FANOUT = 10, ROW = 512 };
 const double LIMIT = 1e-5; /* sums of thousands of terms may have five times that */
+const char *const OVER[GPU_GRAPHS] = {"", ", R-MAT", ", star"}; /* what a figure's name ends with */
 
 struct batch {
     struct gpu *g;
     struct sizes s;
+    enum gpu_graph kind;
+    int64_t n_seeds, most;         /* most: vertices of the batch */
+    int64_t used[HOPS], fed[HOPS]; /* sources that have an edge in the hop's block, and destinations */
     struct pst_csc host, device;
     struct pst_sample_key key[HOPS];
     int64_t n[HOPS + 1], edges[HOPS];      /* vertices after each hop */
@@ -53,26 +58,29 @@ uint64_t random_of(uint64_t i, uint64_t below)
     return pst_rng_bounded(pst_rng_u64(&draw, 0), below);
 }
 
-/* splitmix64's finish: Steele, Lea, Flood, OOPSLA 2014 */
-uint64_t mixed(uint64_t x)
-{
-    x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 /* ---- the batch, by the CPU's twins; and the GPU's copy of it ---------------------------------------------
  */
 
+/* In-edges, as the sampler reads them: those of a vertex are in the order of their numbers. */
 void make_graph(struct batch *b)
 {
-    const int64_t v = b->s.vertices, edges = v * b->s.degree;
-    int64_t *indptr = host_array<int64_t>(v + 1);
-    int32_t *indices = host_array<int32_t>(edges);
-    for (int64_t i = 0; i <= v; i++)
-        indptr[i] = i * b->s.degree;
-    for (int64_t e = 0; e < edges; e++)
-        indices[e] = (int32_t)random_of((uint64_t)e, (uint64_t)v);
+    const int64_t v = b->s.vertices, edges = gpu_graph_edges(b->kind, v, b->s.degree);
+    int64_t *indptr = host_array<int64_t>(v + 2);
+    int32_t *indices = host_array<int32_t>(edges), *target = host_array<int32_t>(edges);
+    int32_t *source = host_array<int32_t>(edges);
+    for (int64_t i = 0; i < edges; i++) {
+        int64_t from, to;
+        gpu_graph_edge(b->kind, v, b->s.degree, i, &from, &to);
+        source[i] = (int32_t)from;
+        target[i] = (int32_t)to;
+        indptr[to + 2]++;
+    }
+    for (int64_t i = 0; i < v; i++)
+        indptr[i + 2] += indptr[i + 1];
+    for (int64_t i = 0; i < edges; i++)
+        indices[indptr[target[i] + 1]++] = source[i];
+    free(source);
+    free(target);
     b->host = {indptr, indices, 4, v, edges};
     b->device = b->host;
     b->device.indptr = device_array(b, v + 1, indptr);
@@ -85,17 +93,41 @@ void need(pst_rc rc, const char *what)
         STOP("%s: the CPU's twin returned %d", what, (int)rc);
 }
 
+/* How many vertices have an edge in the block of a hop. */
+void count_used(struct batch *b, int h)
+{
+    char *seen = host_array<char>(b->n[h + 1]);
+    b->used[h] = b->fed[h] = 0;
+    for (int64_t e = 0; e < b->edges[h]; e++) {
+        b->used[h] += !seen[b->local[h][e]];
+        seen[b->local[h][e]] = 1;
+    }
+    for (int64_t d = 0; d < b->n[h]; d++)
+        b->fed[h] += b->indptr[h][d + 1] > b->indptr[h][d];
+    free(seen);
+}
+
+/* Most vertices of a star have one edge, so its batch begins with as many vertices as the others end with at
+ * most. */
+void size_batch(struct batch *b)
+{
+    const int64_t grown = b->s.seeds * (1 + FANOUT) * (1 + FANOUT);
+    const bool star = b->kind == GPU_STAR;
+    b->n_seeds = star ? pst_min_i64(grown, b->s.vertices / 4) : b->s.seeds;
+    b->most = star ? b->n_seeds + 1 + HOPS * FANOUT : grown;
+}
+
 void make_batch(struct batch *b)
 {
-    const int64_t most = b->s.seeds * (1 + FANOUT) * (1 + FANOUT);
+    const int64_t most = b->most;
     struct pst_dedup *table = b->g->cpu->dedup_init(malloc(b->g->cpu->dedup_bytes(most)), most);
-    b->seeds = host_array<int64_t>(b->s.seeds);
+    b->seeds = host_array<int64_t>(b->n_seeds);
     b->vertices = host_array<int64_t>(most);
-    for (int64_t i = 0; i < b->s.seeds; i++)
-        b->seeds[i] = i * (b->s.vertices / b->s.seeds);
+    for (int64_t i = 0; i < b->n_seeds; i++)
+        b->seeds[i] = i * (b->s.vertices / b->n_seeds);
     int64_t count = 0;
     b->g->cpu->dedup_reset(NULL, table);
-    need(b->g->cpu->dedup(NULL, table, b->seeds, b->s.seeds, b->vertices, &count, most, NULL), "dedup");
+    need(b->g->cpu->dedup(NULL, table, b->seeds, b->n_seeds, b->vertices, &count, most, NULL), "dedup");
     b->n[0] = count;
     for (int h = 0; h < HOPS; h++) {
         const int64_t capacity = b->n[h] * FANOUT;
@@ -110,12 +142,13 @@ void make_batch(struct batch *b)
         need(b->g->cpu->dedup(NULL, table, b->ids[h], b->edges[h], b->vertices, &count, most, b->local[h]),
              "dedup");
         b->n[h + 1] = count;
+        count_used(b, h);
         b->d_indptr[h] = device_array<int32_t>(b, b->n[h] + 1);
         b->d_ids[h] = device_array<int64_t>(b, capacity);
         b->d_local[h] = device_array<int32_t>(b, b->edges[h]);
     }
     free(table);
-    b->d_seeds = device_array(b, b->s.seeds, b->seeds);
+    b->d_seeds = device_array(b, b->n_seeds, b->seeds);
     b->d_vertices = device_array(b, most, b->vertices);
     b->d_count = device_array<int64_t>(b, 4);
     b->table = b->g->cuda->dedup_init(
@@ -137,13 +170,13 @@ void call_sample(void *context)
 void call_dedup(void *context)
 {
     struct batch *b = static_cast<struct batch *>(context);
-    const int64_t most = b->s.seeds * (1 + FANOUT) * (1 + FANOUT);
     b->g->cuda->dedup_reset(b->g->q, b->table);
     (void)b->g->cuda->fill(b->g->q, b->d_count, 0, sizeof *b->d_count);
-    (void)b->g->cuda->dedup(b->g->q, b->table, b->d_seeds, b->s.seeds, b->d_vertices, b->d_count, most, NULL);
+    (void)b->g->cuda->dedup(b->g->q, b->table, b->d_seeds, b->n_seeds, b->d_vertices, b->d_count, b->most,
+                            NULL);
     for (int h = 0; h < HOPS; h++)
-        (void)b->g->cuda->dedup(b->g->q, b->table, b->d_ids[h], b->edges[h], b->d_vertices, b->d_count, most,
-                                b->d_local[h]);
+        (void)b->g->cuda->dedup(b->g->q, b->table, b->d_ids[h], b->edges[h], b->d_vertices, b->d_count,
+                                b->most, b->d_local[h]);
 }
 
 void call_lookup(void *context)
@@ -197,7 +230,12 @@ void check_sampler(struct batch *b)
     check_lookup(b);
 }
 
-/* Each may take a third of the time of the batch's gather. */
+std::string name_of(const struct batch *b, const char *kernel)
+{
+    return std::string(kernel) + OVER[b->kind];
+}
+
+/* Each may take a third of the time of the batch's gather, which is timed over the uniform graph. */
 void time_sampler(struct batch *b)
 {
     double draws = 0, ids = 0;
@@ -215,10 +253,10 @@ void time_sampler(struct batch *b)
                  {"lookup", call_lookup, n * (8 + 8)}};
     for (const auto &part : parts) {
         const double seconds = gpu_seconds(b->g, part.call, b);
-        char name[64];
-        gpu_report({part.name, part.bytes, 0, seconds, b->g->copy_bytes_s, 0});
-        (void)snprintf(name, sizeof name, "%s / gather (at most 0.33)", part.name);
-        gpu_note(name, seconds / b->gather_s, "");
+        gpu_report({name_of(b, part.name).c_str(), part.bytes, 0, seconds, b->g->copy_bytes_s, 0});
+        if (b->gather_s > 0)
+            gpu_note((std::string(part.name) + " / gather (at most 0.33)").c_str(), seconds / b->gather_s,
+                     "");
     }
 }
 
@@ -368,9 +406,9 @@ void check_gemm(struct batch *b, struct dense *d, const float *in)
     free(out);
 }
 
-void check_dense(struct batch *b, struct dense *d, const float *in)
+/* Leaves in out and grad what the GPU has there. */
+void check_means(struct batch *b, struct dense *d, const float *in, float *out, float *grad)
 {
-    float *out = host_array<float>(d->dsts * d->dim), *grad = host_array<float>(d->sources * d->dim);
     const int h = HOPS - 1;
     b->g->cpu->mean(NULL, b->indptr[h], b->local[h], d->dsts, in, d->dim, out, d->dim, d->dim);
     call_mean(d);
@@ -378,11 +416,35 @@ void check_dense(struct batch *b, struct dense *d, const float *in)
     b->g->cpu->mean_grad(NULL, b->indptr[h], b->local[h], d->dsts, out, d->dim, grad, d->dim, d->dim);
     call_mean_grad(d);
     gpu_close_floats(b->g, d->grad, grad, (size_t)(d->sources * d->dim), LIMIT, "mean_grad");
-    check_fused(b, d, out, in);
-    check_adam(b, d, grad, in);
-    check_gemm(b, d, in);
-    free(out);
-    free(grad);
+}
+
+/* Over the block of the last hop. The gradient is added to what is there. */
+void time_means(struct batch *b, struct dense *d)
+{
+    static const double FORWARD[GPU_GRAPHS] = {0.75, 0, 0}, BACKWARD[GPU_GRAPHS] = {0.65, 0.45, 0};
+    const int h = HOPS - 1;
+    const double row = (double)d->dim * 4, copy = b->g->copy_bytes_s;
+    const double structure = (double)d->edges * 4 + (double)d->dsts * 4;
+    gpu_report({name_of(b, "mean (SpMM), forward").c_str(),
+                structure + ((double)b->used[h] + (double)d->dsts) * row, 0, gpu_seconds(b->g, call_mean, d),
+                copy, FORWARD[b->kind]});
+    gpu_report({name_of(b, "mean (SpMM), backward").c_str(),
+                structure + (2 * (double)b->used[h] + (double)b->fed[h]) * row, 0,
+                gpu_seconds(b->g, call_mean_grad, d), copy, BACKWARD[b->kind]});
+}
+
+void time_rest(struct batch *b, struct dense *d)
+{
+    const double row = (double)d->dim * 4, copy = b->g->copy_bytes_s,
+                 gemm = 2.0 * (double)(d->gemm * d->gemm * d->gemm);
+    gpu_report(
+        {"bias, relu, dropout", 2 * (double)d->dsts * row, 0, gpu_seconds(b->g, call_fused, d), copy, 0});
+    gpu_report({"adam", (double)(d->sources * d->dim / 4) * 28, 0, gpu_seconds(b->g, call_adam, d), copy, 0});
+    const double seconds = gpu_seconds(b->g, call_gemm, d);
+    b->g->flops_s = seconds > 0 ? gemm / seconds : 0;
+    gpu_report({"gemm, square", 0, gemm, seconds, b->g->flops_s, 0});
+    gpu_report({"gemm of a layer", 0, 2.0 * (double)(d->dsts * d->dim * d->dim),
+                gpu_seconds(b->g, call_layer, d), b->g->flops_s, 0});
 }
 
 void time_dense(struct batch *b)
@@ -399,32 +461,29 @@ void time_dense(struct batch *b)
     d.drop.rate = 0.5f;
     d.opt = {1e-3, 0.9, 0.999, 1e-8, 0, 1, false};
     const int64_t n = pst_max_i64(d.sources * d.dim, d.gemm * d.gemm);
-    float *in = host_array<float>(n);
+    float *in = host_array<float>(n), *out = host_array<float>(d.dsts * d.dim),
+          *grad = host_array<float>(d.sources * d.dim);
     for (int64_t i = 0; i < n; i++)
-        in[i] = (float)(mixed((uint64_t)i) >> 40) / (float)(1 << 24) - 0.5f;
+        in[i] = (float)(gpu_mixed((uint64_t)i) >> 40) / (float)(1 << 24) - 0.5f;
     d.in = device_array(b, n, in);
     d.grad = device_array<float>(b, n);
     d.out = device_array<float>(b, d.dsts * d.dim);
     d.weights = device_array(b, d.dim * d.dim, in);
     d.moments = device_array<float>(b, d.sources * d.dim / 2 + 1);
-    check_dense(b, &d, in);
+    check_means(b, &d, in, out, grad);
+    if (b->kind == GPU_UNIFORM) {
+        check_fused(b, &d, out, in);
+        check_adam(b, &d, grad, in);
+        check_gemm(b, &d, in);
+    }
     free(in);
-    const double row = (double)d.dim * 4, copy = b->g->copy_bytes_s,
-                 gemm = 2.0 * (double)(d.gemm * d.gemm * d.gemm);
-    const double structure = (double)d.edges * 4 + (double)d.dsts * 4;
-    /* every source has an edge, so each row is read at least once */
-    gpu_report({"mean (SpMM), forward", structure + ((double)d.sources + (double)d.dsts) * row, 0,
-                gpu_seconds(b->g, call_mean, &d), copy, 0.70});
-    gpu_report({"mean (SpMM), backward", structure + (2 * (double)d.sources + (double)d.dsts) * row, 0,
-                gpu_seconds(b->g, call_mean_grad, &d), copy, 0.70});
-    gpu_report(
-        {"bias, relu, dropout", 2 * (double)d.dsts * row, 0, gpu_seconds(b->g, call_fused, &d), copy, 0});
-    gpu_report({"adam", (double)(d.sources * d.dim / 4) * 28, 0, gpu_seconds(b->g, call_adam, &d), copy, 0});
-    const double seconds = gpu_seconds(b->g, call_gemm, &d);
-    b->g->flops_s = seconds > 0 ? gemm / seconds : 0;
-    gpu_report({"gemm, square", 0, gemm, seconds, b->g->flops_s, 0});
-    gpu_report({"gemm of a layer", 0, 2.0 * (double)(d.dsts * d.dim * d.dim),
-                gpu_seconds(b->g, call_layer, &d), b->g->flops_s, 0});
+    free(out);
+    free(grad);
+    time_means(b, &d);
+    if (b->kind == GPU_UNIFORM)
+        time_rest(b, &d);
+    for (void *at : {(void *)d.in, (void *)d.grad, (void *)d.out, (void *)d.weights, (void *)d.moments})
+        b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, at);
 }
 
 /* ---- what the machine can do -----------------------------------------------------------------------------
@@ -463,18 +522,24 @@ void measure_machine(struct gpu *g, size_t bytes)
 int gpu_kernels(bool tiny)
 {
     struct gpu g;
-    struct batch b = {};
-    b.s = tiny ? TINY : FULL;
-    const int64_t most = b.s.seeds * (1 + FANOUT) * (1 + FANOUT);
-    gpu_open(&g, most, b.s.dim);
-    b.g = &g;
-    measure_machine(&g, b.s.copy_bytes);
-    make_graph(&b);
-    make_batch(&b);
-    check_sampler(&b);
-    time_gather(&b);
-    time_sampler(&b);
-    time_dense(&b);
+    const struct sizes s = tiny ? TINY : FULL;
+    const int64_t most = s.seeds * (1 + FANOUT) * (1 + FANOUT) + 1 + HOPS * FANOUT;
+    gpu_open(&g, most, s.dim);
+    measure_machine(&g, s.copy_bytes);
+    for (int kind = 0; kind < GPU_GRAPHS; kind++) {
+        struct batch b = {};
+        b.g = &g;
+        b.s = s;
+        b.kind = (enum gpu_graph)kind;
+        size_batch(&b);
+        make_graph(&b);
+        make_batch(&b);
+        check_sampler(&b);
+        if (b.kind == GPU_UNIFORM)
+            time_gather(&b);
+        time_sampler(&b);
+        time_dense(&b);
+    }
     gpu_close(&g); /* the end of the process frees the rest */
     return 0;
 }
