@@ -85,7 +85,7 @@ PST_API int pst_gpu_number(const char *device);
 /* A handle as text and back. False: the text is no handle. */
 #define PST_IPC_TEXT_BYTES (2 * PST_IPC_BYTES + 1)
 PST_API void pst_ipc_text(const struct pst_ipc *handle, char out[PST_IPC_TEXT_BYTES]);
-bool pst_ipc_parse(const char *text, struct pst_ipc *handle);
+PST_API bool pst_ipc_parse(const char *text, struct pst_ipc *handle);
 
 PST_END_DECLS
 #endif
