@@ -8,6 +8,7 @@ import subprocess
 from measure import Skip
 import gpu_epoch
 import gpu_io
+import gpu_mps
 import measure
 
 
@@ -27,9 +28,9 @@ def about_gpu():
     return {"gpu": said.stdout.strip().splitlines(), "gpu_fields": query}
 
 
-def part(host, name, timeout):
+def part(host, name, timeout, *args, **env):
     out = os.path.join(measure.SCRATCH, name + ".json")
-    print(gpu_io.run(host, name, "--out", out, timeout=timeout), end="", flush=True)
+    print(gpu_io.run(host, name, *args, "--out", out, timeout=timeout, **env), end="", flush=True)
     if host:
         return {}
     with open(out) as f:
@@ -45,9 +46,23 @@ def found(size):
     return about_gpu()
 
 
+def handover(host):
+    """Between two processes: bare, and under an MPS of the bench's own where this machine has MPS."""
+    results = part(host, "ipc", 60, **gpu_mps.NONE)
+    try:
+        with gpu_mps.Service(measure.SCRATCH) as service:
+            results.update(part(host, "ipc", 60, "--mps", **service.env))
+            if not host and not service.served():
+                raise measure.Unsound(f"the processes did not use MPS: there is no server's log in {service.logs}")
+    except gpu_mps.Missing as why:
+        print(f"hand-over under MPS: not run, because {why}. The target for this time is for MPS only")
+        results["IPC hand-over under MPS"] = {"skipped": str(why)}
+    return results
+
+
 def kernels(size):
     return {**found(size), "kernels": part(size.host, "kernels", 200), "embed": part(size.host, "embed", 200),
-            "ipc": part(size.host, "ipc", 60), "io": gpu_io.all_figures(size.host)}
+            "ipc": handover(size.host), "io": gpu_io.all_figures(size.host)}
 
 
 def epoch(size):

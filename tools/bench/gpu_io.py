@@ -14,8 +14,8 @@ def program(host):
     return os.path.join(BUILD, "tests", "gpu-bench") if host else os.path.join(BUILD, "bench", "gpu")
 
 
-def run(host, *args, timeout=120):
-    env = dict(os.environ, PENSTOCK_BIN=os.path.join(BUILD, "bin"))
+def run(host, *args, timeout=120, **env):
+    env = dict(os.environ, PENSTOCK_BIN=os.path.join(BUILD, "bin"), **env)
     if host:
         env["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
     return output([program(host), *args], env=env, timeout=timeout)

@@ -73,7 +73,8 @@ void gpu_results_end(void);
 int gpu_kernels(bool tiny);
 int gpu_embed(bool tiny);
 int gpu_io(int argc, char **argv);
-int gpu_handover(const char *program);
+/* mps: the caller has started MPS, and the figures say so. */
+int gpu_handover(const char *program, bool mps);
 int gpu_echo(int fd);
 
 #endif

@@ -3,7 +3,8 @@
  *   gpu kernels [--tiny] [--out FILE]   each kernel's time, against what must move
  *   gpu embed [--tiny] [--out FILE]     a step of graph embeddings, fused and not
  *   gpu io OPTIONS                      disk kernels over emulated drives (io.cu)
- *   gpu ipc [--out FILE]                from one process' event to another's kernel */
+ *   gpu ipc [--mps] [--out FILE]        from one process' event to another's kernel; --mps: it runs under MPS
+ */
 #include "tools/bench/gpu/gpu.cuh"
 
 #include <cmath>
@@ -192,9 +193,10 @@ void gpu_note(const char *name, double value, const char *unit)
 int main(int argc, char **argv)
 {
     const char *out = NULL;
-    bool tiny = false;
+    bool tiny = false, mps = false;
     for (int i = 2; i < argc; i++) {
         tiny = tiny || strcmp(argv[i], "--tiny") == 0;
+        mps = mps || strcmp(argv[i], "--mps") == 0;
         if (strcmp(argv[i], "--out") == 0 && i + 1 < argc)
             out = argv[i + 1];
     }
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "io") == 0)
         rc = gpu_io(argc - 2, argv + 2);
     else if (strcmp(argv[1], "ipc") == 0)
-        rc = gpu_handover(argv[0]);
+        rc = gpu_handover(argv[0], mps);
     else
         STOP("expected kernels, embed, io or ipc, found %s", argv[1]);
     gpu_results_end();
