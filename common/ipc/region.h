@@ -17,7 +17,8 @@ struct pst_region {
 #define PST_REGION_PATH_MAX 160
 
 /* For the memory host: makes a memfd and allocates all of it. If memory is short it fails now, and not by
- * SIGBUS later. */
+ * SIGBUS later. Regions of at least 2 MiB get huge pages if the system gives them to shared memory (the file
+ * shmem_enabled of transparent_hugepage in sysfs is `advise`, `within_size` or `always`). */
 PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
 /* Maps a region by path ("/proc/PID/fd/N"). */
 PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
