@@ -170,6 +170,10 @@ struct pst_param_desc {
     bool divided;   /* INT: a power of two that the replicas of the stage divide, so it is a multiple of their
                        number */
     unsigned char path; /* STRING: enum pst_param_path */
+    bool alone; /* STRING with needed_if: while the condition is true, only one process can use what the text
+                   names (each part between commas), so no other stage or copy may name it */
+    unsigned char counted; /* ENUM, fixed: 1 + the index of the choice with which an epoch depends on the
+                              number of replicas, so a resumed run must have as many; 0: there is none */
 };
 
 /* ---- the description: the stage -------------------------------------------------------------- */

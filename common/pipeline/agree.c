@@ -1,8 +1,10 @@
-/* agree.c: parameters that must be equal to a parameter of the stage that an input's slots come from. */
+/* agree.c: parameters that must be equal to a parameter of the stage that an input's slots come from; what
+ * only one process can use, and two would. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/pipeline/desc/condition.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/graph_impl.h"
 
@@ -98,9 +100,87 @@ static void visit(struct pair *pair, int stage, int port)
     }
 }
 
+/* ---- what one process alone can use ------------------------------------------------------------- */
+
+/* What only one process can use by this parameter. NULL: nothing. */
+static const char *alone(const struct pst_pipeline_stage_spec *stage, const struct pst_param_desc *param)
+{
+    const char *text = json_string_value(json_object_get(stage->params, param->name));
+    return param->alone && text && text[0] && pst_condition_holds(param->needed_if, stage->params) ? text
+                                                                                                   : NULL;
+}
+
+/* The first word of a list that another parameter of the same name has, too. */
+static bool shares(const struct pst_pipeline_stage_spec *other, const struct pst_param_desc *param,
+                   const char *text, char word[PST_NAME_MAX])
+{
+    const struct pst_param_desc *same = pst_desc_param(other->caps.desc, param->name);
+    const char *theirs = same ? alone(other, same) : NULL;
+    for (const char *at = text; theirs && (at = pst_desc_list_next(at, ',', word));)
+        if (pst_desc_list_has(theirs, ',', word))
+            return true;
+    return false;
+}
+
+/* Why there are several copies of a stage: "2 replicas". False: there is one. */
+static bool has_copies(const struct pst_pipeline_stage_spec *stage, char text[48])
+{
+    const bool replicas = stage->replicas > 1;
+    (void)snprintf(text, 48, "%d %s", replicas ? stage->replicas : stage->instances,
+                   replicas ? "replicas" : "instances");
+    return replicas || stage->instances > 1;
+}
+
+static void check_alone(const struct pst_pipeline *pl, int s, const struct pst_param_desc *param,
+                        struct pst_diag *diag)
+{
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+    const char *text = alone(stage, param);
+    char path[PST_JSON_PATH_MAX], copies[48], word[PST_NAME_MAX];
+    if (!text)
+        return;
+    pst_pipeline_param_path(pl, stage->name, param->name, path);
+    if (has_copies(stage, copies))
+        pst_json_error(&pl->doc, diag, path,
+                       "with %s, only one process can use the %s %s, but stage %s has %s: expected one copy "
+                       "of the stage, or another value than %s",
+                       param->needed_if, param->name, text, stage->name, copies, param->needed_if);
+    for (int other = 0; other < s; other++)
+        if (shares(&pl->stages[other], param, text, word))
+            pst_json_error(&pl->doc, diag, path,
+                           "with %s, only one process can use %s, but stage %s has it among its %s, too: "
+                           "expected other %s for each stage",
+                           param->needed_if, word, pl->stages[other].name, param->name, param->name);
+}
+
+/* Every copy of a program would listen at its endpoint. */
+static void check_endpoint(const struct pst_pipeline *pl, int s, struct pst_diag *diag)
+{
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+    const char *port = strrchr(stage->endpoint, ':');
+    char path[PST_JSON_PATH_MAX], copies[48];
+    if (!port || strcmp(port, ":*") == 0)
+        return;
+    (void)snprintf(path, sizeof path, "stages.%s.endpoint", stage->origin);
+    if (has_copies(stage, copies))
+        pst_json_error(&pl->doc, diag, path,
+                       "stage %s has %s, which cannot all listen at %s: expected a free port for each, "
+                       "%.*s:*",
+                       stage->name, copies, stage->endpoint, (int)(port - stage->endpoint), stage->endpoint);
+    for (int other = 0; other < s; other++)
+        if (strcmp(pl->stages[other].endpoint, stage->endpoint) == 0)
+            pst_json_error(&pl->doc, diag, path,
+                           "stage %s listens at %s, too: expected another port, or %.*s:* for a free one",
+                           pl->stages[other].name, stage->endpoint, (int)(port - stage->endpoint),
+                           stage->endpoint);
+}
+
 void pst_graph_check_values(const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     for (int s = 0; s < pl->nstages; s++) {
+        check_endpoint(pl, s, diag);
+        for (const struct pst_param_desc *p = pl->stages[s].caps.desc->params; p && p->name; p++)
+            check_alone(pl, s, p, diag);
         const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
         for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
             struct pair pair = {.pl = pl, .diag = diag, .stage = &pl->stages[s], .param = p};

@@ -35,7 +35,8 @@ bool pst_route_is_reached(const struct pst_pipeline *pl, const struct pst_route 
 /* Requests that nobody has served must not reach a port that needs them served. */
 void pst_graph_check_requests(const struct pst_pipeline *pl, struct pst_diag *diag);
 
-/* Parameters must be equal where a description says so (struct pst_param_desc, equals). */
+/* Parameters must be equal where a description says so (struct pst_param_desc, equals). No two processes may
+ * use what only one can: what a parameter with `alone` names, and the endpoint of a program. */
 void pst_graph_check_values(const struct pst_pipeline *pl, struct pst_diag *diag);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/pipeline/desc/desc.h"
 #include "common/pipeline/graph.h"
 
 #define PATH_CHARACTERS (2 * PST_NAME_MAX + 32)
@@ -19,19 +20,29 @@ static bool works_on_batches(const struct pst_pipeline *pl, int stage)
     return false;
 }
 
+/* Does an epoch depend on the number of replicas, by the value of this parameter? */
+static bool is_counted(const struct pst_pipeline_stage_spec *stage, const struct pst_param_desc *param)
+{
+    const char *value = json_string_value(json_object_get(stage->params, param->name));
+    char choice[PST_NAME_MAX];
+    return param->counted > 0 && value && pst_desc_choice(param, param->counted - 1, choice) &&
+           strcmp(value, choice) == 0;
+}
+
 static json_t *identity_of(const struct pst_pipeline *pl)
 {
     char path[PATH_CHARACTERS];
     json_t *all = json_object();
     for (int s = 0; s < pl->nstages; s++) {
         const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
-        bool any = false;
-        if (stage->replica > 0) /* a checkpoint does not depend on the number of replicas */
+        bool any = false, counted = false;
+        if (stage->replica > 0) /* what is compared is the same for all replicas */
             continue;
         for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
             if (!p->fixed || !works_on_batches(pl, s))
                 continue;
             any = true;
+            counted = counted || is_counted(stage, p);
             (void)snprintf(path, sizeof path, "stages.%s.params.%s", stage->origin, p->name);
             (void)json_object_set_new(all, path,
                                       pst_pipeline_absolute(p, json_object_get(stage->params, p->name)));
@@ -39,6 +50,9 @@ static json_t *identity_of(const struct pst_pipeline *pl)
         (void)snprintf(path, sizeof path, "stages.%s.run", stage->origin);
         if (any)
             (void)json_object_set_new(all, path, json_string(stage->caps.desc->name));
+        (void)snprintf(path, sizeof path, "the number of replicas of %s", stage->origin);
+        if (counted)
+            (void)json_object_set_new(all, path, json_integer(stage->replicas > 0 ? stage->replicas : 1));
     }
     return all;
 }

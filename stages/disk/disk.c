@@ -350,6 +350,7 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct disk, config.nvme.drives),
      .def = "\"\"",
      .needed_if = "backend=nvme",
+     .alone = true,
      .path = PST_PATH_FILES,
      .help = "what `penstock store` wrote, in its order: nvme: PCI addresses (`penstock disks` lists them); "
              "emulated: plain files (none: the dataset's own files are striped over `ssds` drives)"},

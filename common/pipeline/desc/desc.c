@@ -57,6 +57,15 @@ const char *pst_desc_list_next(const char *list, char separator, char word[PST_N
     return end ? end + 1 : list + part;
 }
 
+bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PST_NAME_MAX])
+{
+    const char *at = param->choices;
+    for (int i = 0; i <= index; i++)
+        if (!(at = pst_desc_list_next(at, '|', word)))
+            return false;
+    return index >= 0;
+}
+
 bool pst_desc_forwards(const struct pst_port_desc *out, const char *in)
 {
     return pst_desc_list_has(out->forwards, ',', in);
@@ -212,6 +221,16 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->needed_if && param->type != PST_PARAM_STRING)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: only a string parameter can have needed_if", file,
                         param->name);
+    if (param->alone && !param->needed_if)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: only a parameter with needed_if can have alone = true", file,
+                        param->name);
+    char choice[PST_NAME_MAX];
+    if (param->counted > 0 && (!param->fixed || !pst_desc_choice(param, param->counted - 1, choice)))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: counted is %d: expected 1 + the index of a choice of a fixed "
+                        "parameter, or 0",
+                        file, param->name, param->counted);
     if (param->only_if && !param->def)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);

@@ -23,6 +23,9 @@ bool pst_desc_list_has(const char *list, char separator, const char *word);
  */
 PST_API const char *pst_desc_list_next(const char *list, char separator, char word[PST_NAME_MAX]);
 
+/* Copies choice `index` of an ENUM parameter to `word`. False: there is none. */
+bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PST_NAME_MAX]);
+
 /* "STAGE needs what `equals` of a parameter says" in parts: the input, the other parameter, and whether the
  * number of its elements is meant. False: malformed. */
 struct pst_desc_equals {

@@ -54,6 +54,11 @@ static json_t *param_to_json(const struct pst_param_desc *p)
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
     }
+    if (p->alone)
+        (void)json_object_set_new(j, "alone", json_true());
+    char choice[PST_NAME_MAX];
+    if (pst_desc_choice(p, p->counted - 1, choice))
+        (void)json_object_set_new(j, "counted", json_string(choice));
     return j;
 }
 
@@ -172,9 +177,18 @@ static bool path_from_json(const json_t *j, unsigned char *out)
     return j == NULL || *out != PST_PATH_NONE;
 }
 
+static bool counted_from_json(const char *text, struct pst_param_desc *param)
+{
+    char choice[PST_NAME_MAX];
+    for (unsigned char i = 0; text && i < UINT8_MAX && pst_desc_choice(param, i, choice); i++)
+        if (strcmp(text, choice) == 0)
+            param->counted = i + 1;
+    return text == NULL || param->counted > 0;
+}
+
 static bool param_from_json(struct pst_param_desc *param, json_t *j)
 {
-    static const char *const texts[] = {"choices", "equals", "needed_if", "only_if"};
+    static const char *const texts[] = {"choices", "equals", "needed_if", "only_if", "counted"};
     const char *type = text_of(j, "type");
     json_int_t count_min, count_max;
     int kind = -1;
@@ -207,9 +221,11 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .fixed = json_is_true(json_object_get(j, "fixed")),
         .automatic = json_is_true(json_object_get(j, "automatic")),
         .divided = json_is_true(json_object_get(j, "divided")),
+        .alone = json_is_true(json_object_get(j, "alone")),
     };
     return param->name && (kind != PST_PARAM_ENUM || param->choices) &&
-           path_from_json(json_object_get(j, "path"), &param->path);
+           path_from_json(json_object_get(j, "path"), &param->path) &&
+           counted_from_json(text_of(j, "counted"), param);
 }
 
 void pst_desc_free(const struct pst_stage_desc *desc)

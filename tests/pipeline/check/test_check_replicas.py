@@ -58,9 +58,50 @@ CASES = [
 ]
 
 
+NVME = {"backend": "nvme", "drives": "0000:01:00.0,0000:02:00.0"}
+
+CASES += [
+    Case("replicas on the same drives", replicas(stages__disk__params=NVME),
+         ('"drives": ', "stages.disk.params.drives", "with backend=nvme, only one process can use the drives "
+          "0000:01:00.0,0000:02:00.0, but stage disk has 2 replicas: expected one copy of the stage")),
+    Case("instances on the same drives",
+         replicas(replicas__places=["cpu:0"], stages__disk__params=NVME, stages__disk__instances=2),
+         ('"drives": ', "stages.disk.params.drives", "but stage disk has 2 instances")),
+    Case("two stages on the same drive",
+         replicas(replicas__stages=["sampler", "trainer"], replicas__places=["cpu:0"], stages__disk__params=NVME,
+                  stages__other={"run": "disk", "params": {**NVME, "drives": "0000:03:00.0,0000:02:00.0"}},
+                  links=[{"from": "planner.plan", "to": "sampler.plan"},
+                         {"from": "sampler.batch", "to": "disk.requests", "slots": 4},
+                         {"from": "disk.done", "to": "trainer.batch"},
+                         {"from": "sampler.lists", "to": "other.requests", "slots": 4},
+                         {"from": "other.done", "to": "sampler.listed", "back": True}], params__topology="ssd"),
+         ('"drives": "0000:03', "stages.other.params.drives",
+          "only one process can use 0000:02:00.0, but stage disk has it among its drives, too")),
+]
+
+
 @test
 def mistakes_in_replicas_are_told():
     all_refused(CASES)
+
+
+@test
+def copies_of_a_program_cannot_share_an_endpoint():
+    with Place() as p:
+        odd = describes(p, "odd.sh", replicas="each")
+        def pipeline(port, **changes):
+            return change({"penstock": 1, "name": "t",
+                           "stages": {"a": stage("source"), "b": {"run": odd, "endpoint": f"tcp://127.0.0.1:{port}"},
+                                      "c": {"run": "discard"}},
+                           "replicas": {"stages": ["b", "c"], "places": ["cpu:0", "cpu:1"]},
+                           "links": [{"from": "a.out", "to": "b.in"}, {"from": "b.out", "to": "c.in"}]}, changes)
+        told = ('"endpoint": ', "stages.b.endpoint", "stage b has 2 replicas, which cannot all listen at tcp://127.0.0.1:5555: "
+                "expected a free port for each, tcp://127.0.0.1:*")
+        all_refused([Case("a fixed port", pipeline(5555), told),
+                     Case("instances", pipeline(5555, replicas=DROP, stages__b__instances=2), (told[0], told[1], "has 2 instances"))])
+        with open(p.path("free.json"), "w") as f:
+            json.dump(pipeline("*"), f)
+        command("check", p.path("free.json"))
 
 
 @test
