@@ -214,6 +214,13 @@ static const struct pst_port_desc ports[] = {
 };
 
 static const struct pst_param_desc params[] = {
+    {.name = "shuffle",
+     .type = PST_PARAM_ENUM,
+     .into = PST_INTO(struct cache, shuffle),
+     .def = "\"global\"",
+     .choices = PST_SEEDS_SHUFFLES,
+     .equals = "sample.shuffle",
+     .help = "that of the sampler, which says how many batches an epoch has"},
     {.name = "cache_bytes",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct cache, cache_bytes),

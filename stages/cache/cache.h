@@ -12,6 +12,7 @@
 #include "common/store/store.h"
 #include "stages/lib/cache/cache_rows.h"
 #include "stages/lib/plan/plan.h"
+#include "stages/lib/sampling/seeds.h"
 #include "stages/lib/policy/policy.h"
 
 /* What was decided for a batch that is being read. Arrays have room for the rows of a slot. Rows and lines
@@ -50,6 +51,7 @@ struct cache {
     int64_t window;
     int64_t keep_in_flight; /* requests; 0: as many as the slots have */
     enum pst_policy_kind kind;
+    enum pst_seeds_shuffle shuffle;
     double margin;
     struct pst_ints fanout;
     bool split;

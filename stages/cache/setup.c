@@ -9,18 +9,22 @@
 #include "stages/lib/sampling/seeds.h"
 
 /* The number of batches, which the output must say. */
-static pst_rc count_batches(struct cache *c)
+static pst_rc count_batches(struct pst_stage *self, struct cache *c)
 {
     struct pst_seeds seeds;
-    int part = PST_TRAIN;
+    int part = PST_TRAIN, replicas;
+    const int replica = pst_replica(self, &replicas);
     pst_rc rc = pst_dataset_choose_split(&c->ds, c->plan.key.split, &part);
     if (rc == PST_OK)
-        rc = pst_seeds_init(&seeds, &c->ds, pst_dataset_part_name(part), c->plan.key.batch, 0, false);
+        rc = pst_seeds_init(&seeds, &c->ds, pst_dataset_part_name(part), c->plan.key.batch, pst_seed(self),
+                            false);
     if (rc != PST_OK)
         return rc;
+    if (c->shuffle == PST_SEEDS_LOCAL)
+        rc = pst_seeds_divide(&seeds, replica, replicas);
     c->batches = seeds.batches;
     pst_seeds_release(&seeds);
-    return PST_OK;
+    return rc;
 }
 
 /* As large as the sampler's slots, but with rows: both go by the plan and by margin. */
@@ -68,7 +72,7 @@ pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
     if (rc == PST_OK)
         rc = check_plan(c, plan);
     if (rc == PST_OK)
-        rc = count_batches(c);
+        rc = count_batches(self, c);
     if (rc == PST_OK)
         rc = pst_cache_stage_size_pages(c);
     if (rc == PST_OK && c->kind != PST_POLICY_BELADY && c->window > PST_POLICY_WINDOW_MAX)

@@ -92,7 +92,8 @@ static bool fill(struct world *w, uint64_t batch, int64_t begin, int64_t n)
                                      .batch_seeds = SEEDS,
                                      .seeds = w->seeds + begin,
                                      .n = n,
-                                     .whole_seeds = w->seeds};
+                                     .whole_seeds = w->seeds,
+                                     .whole_n = SEEDS};
     struct pst_fill_result result;
     if (pst_sampling_fill(&w->filler, &job, w->slot, announce, w, &result) != PST_OK)
         fail_msg("%s", pst_error_text());

@@ -123,6 +123,7 @@ static struct pst_fill_job job_of(const struct fixture *f, int64_t begin, int64_
                                  .batches_in_epoch = 10,
                                  .last_micro = true,
                                  .batch_seeds = SEEDS,
+                                 .whole_n = SEEDS,
                                  .seeds = f->seeds + begin,
                                  .n = n,
                                  .overlap = true,

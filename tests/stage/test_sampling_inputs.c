@@ -67,6 +67,57 @@ static void an_epoch_has_every_seed_once(void **state)
     pst_seeds_release(&s);
 }
 
+/* Each vertex of the split is a seed of one replica, once an epoch. All replicas have as many batches, and
+ * the batches of each differ by at most one seed. */
+static void replicas_divide_the_seeds(void **state)
+{
+    (void)state;
+    enum { BATCH = 10, REPLICAS = 3 };
+    int64_t ids[SPLIT], out[BATCH], largest = 0, firsts[REPLICAS][2];
+    for (int64_t i = 0; i < SPLIT; i++)
+        ids[i] = i * 3;
+    struct pst_dataset ds;
+    make_dataset(&ds, ids, SPLIT);
+    struct pst_seeds s[REPLICAS];
+    for (int r = 0; r < REPLICAS; r++) {
+        assert_int_equal(pst_seeds_init(&s[r], &ds, "val", BATCH, 42, true), PST_OK);
+        assert_int_equal(pst_seeds_divide(&s[r], r, REPLICAS), PST_OK);
+        assert_int_equal(s[r].n, s[0].share[r]);
+        largest = pst_max_i64(largest, s[r].n);
+    }
+    assert_int_equal(s[0].share[0] + s[0].share[1] + s[0].share[2], SPLIT);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        int times[VERTICES] = {0};
+        for (uint64_t b = 0; b < s[0].batches; b++) {
+            const uint64_t batch = epoch * s[0].batches + b;
+            int64_t all = 0;
+            for (int r = 0; r < REPLICAS; r++) {
+                const int64_t n = pst_seeds_of(&s[r], batch, out), even = s[r].n / (int64_t)s[r].batches;
+                assert_int_equal(s[r].batches, (largest + BATCH - 1) / BATCH);
+                assert_true(n == even || n == even + 1);
+                for (int64_t i = 0; i < n; i++)
+                    times[out[i]]++;
+                if (b == 0)
+                    firsts[r][epoch] = out[0] * 1000 + out[1];
+                all += n;
+            }
+            assert_int_equal(pst_seeds_of_all(&s[0], batch), all);
+            assert_int_equal(pst_seeds_of_all(&s[REPLICAS - 1], batch), all);
+        }
+        for (int64_t v = 0; v < VERTICES; v++)
+            assert_int_equal(times[v], v % 3 == 0 && v / 3 < SPLIT);
+    }
+    for (int r = 0; r < REPLICAS; r++) {
+        assert_int_not_equal(firsts[r][0], firsts[r][1]);
+        pst_seeds_release(&s[r]);
+    }
+    make_dataset(&ds, ids, 2); /* some replica gets none */
+    assert_int_equal(pst_seeds_init(&s[0], &ds, "val", BATCH, 42, true), PST_OK);
+    assert_int_equal(pst_seeds_of_all(&s[0], 0), 2);
+    assert_int_equal(pst_seeds_divide(&s[0], 0, REPLICAS), PST_E_ARG);
+    pst_seeds_release(&s[0]);
+}
+
 static void splits_are_checked(void **state)
 {
     (void)state;
@@ -226,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_has_every_seed_once),
+        cmocka_unit_test(replicas_divide_the_seeds),
         cmocka_unit_test(splits_are_checked),
         cmocka_unit_test(cached_rows_are_the_files),
     };

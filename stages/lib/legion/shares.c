@@ -5,32 +5,21 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/rng.h"
 #include "kernels/kernels.h"
-
-/* The device that gets a training vertex of a part: each of its devices is as likely as any other. */
-static int hashed(uint64_t devices, uint64_t seed, int64_t v)
-{
-    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_PARTITION, seed, 0, 0, 3);
-    const struct pst_rng_block draw = pst_rng_draw(&stream, (uint64_t)v, 0);
-    for (uint64_t skip = pst_rng_bounded(pst_rng_u64(&draw, 0), (uint64_t)__builtin_popcountll(devices));
-         skip > 0; skip--)
-        devices &= devices - 1;
-    return __builtin_ctzll(devices);
-}
+#include "stages/lib/sampling/seeds.h"
 
 static void sort_by_device(struct pst_legion_shares *s, const struct pst_legion_shares_config *c)
 {
     int64_t next[PST_CLIQUES_MAX] = {0};
     for (int64_t i = 0; i < c->ntrain; i++)
-        next[hashed(c->devices_of_part[c->part[c->train[i]]], c->seed, c->train[i])]++;
+        next[pst_seeds_device(c->devices_of_part[c->part[c->train[i]]], c->seed, c->train[i])]++;
     for (int d = 0; d < s->devices; d++) {
         s->begin[d + 1] = s->begin[d] + next[d];
         next[d] = s->begin[d];
     }
     for (int64_t i = 0; i < c->ntrain; i++) {
         const int64_t v = c->train[i];
-        s->ids[next[hashed(c->devices_of_part[c->part[v]], c->seed, v)]++] = v;
+        s->ids[next[pst_seeds_device(c->devices_of_part[c->part[v]], c->seed, v)]++] = v;
     }
 }
 
@@ -99,8 +88,7 @@ static void shuffle(struct pst_legion_shares *s, int device, int64_t epoch, int6
 {
     if (s->order_epoch == epoch && s->order_device == device)
         return;
-    const struct pst_rng_stream own = pst_rng_stream_of(PST_RNG_SHUFFLE, s->seed, 0, (uint64_t)device, 1);
-    const uint64_t seed = s->global ? s->seed : (uint64_t)own.key[0] << 32 | own.key[1];
+    const uint64_t seed = s->global ? s->seed : pst_seeds_own_order(s->seed, device);
     pst_k_shuffle(NULL, seed, (uint64_t)epoch, s->order, n);
     s->order_epoch = epoch;
     s->order_device = device;

@@ -297,7 +297,7 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
 static pst_rc hold_whole(struct pst_filler *f, const struct pst_fill_job *job)
 {
     f->expander.cut = NULL;
-    if (job->n == job->batch_seeds || !pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
+    if (job->n == job->whole_n || !pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
         return PST_OK;
     const struct pst_sample_key key = pst_fill_key(job, 0);
     assert(job->whole_seeds != NULL);
@@ -306,7 +306,7 @@ static pst_rc hold_whole(struct pst_filler *f, const struct pst_fill_job *job)
     f->cut.algorithm = f->expander.algorithm;
     f->cut.fanout = f->fanout;
     f->cut.hops = f->layout.size.hops;
-    return pst_cut_hold(&f->cut, &key, job->whole_seeds, (int64_t)job->batch_seeds);
+    return pst_cut_hold(&f->cut, &key, job->whole_seeds, job->whole_n);
 }
 
 pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, void *slot,

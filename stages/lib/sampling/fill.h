@@ -44,13 +44,13 @@ struct pst_fill_job {
     uint64_t batch, batch_in_epoch, batches_in_epoch;
     uint32_t micro;
     bool last_micro;
-    uint32_t batch_seeds, grain;
+    uint32_t batch_seeds, grain; /* batch_seeds: of all replicas; the loss is divided by it */
     const int64_t *seeds;
     int64_t n;
-    const int64_t
-        *whole_seeds; /* the batch_seeds seeds of the whole batch; only PST_SAMPLING_WHOLE needs them */
-    bool overlap;     /* announce requests before cached rows are copied; false: one part, when all is done */
-    bool early;       /* with overlap: announce the rows of a hop before the next hop is drawn */
+    const int64_t *whole_seeds; /* of the batch that is sampled as a whole, if PST_SAMPLING_WHOLE */
+    int64_t whole_n;
+    bool overlap; /* announce requests before cached rows are copied; false: one part, when all is done */
+    bool early;   /* with overlap: announce the rows of a hop before the next hop is drawn */
 };
 
 /* Times from pst_now. end_s is 0 if there was no such work. */

@@ -131,7 +131,7 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     int64_t own[OWN];
     bool data_fault = false;
     const double begin = pst_now();
-    if (job->n != job->batch_seeds && pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
+    if (job->n != job->whole_n && pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
         return pst_fail(PST_E_LIMIT,
                         "the algorithm %s on %s can only sample a batch that is not split, but this batch "
                         "does not fit its slot, or is cut into grains: set the parameter margin to a higher "

@@ -58,6 +58,8 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
     if (rc == PST_OK)
         rc = pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch, order.seed,
                             order.shuffle);
+    if (rc == PST_OK && order.replicas > 0)
+        rc = pst_seeds_divide(&in->seeds, order.replica, order.replicas);
     if (rc != PST_OK)
         return rc;
     in->graph = pst_topology_mapped(&in->ds);

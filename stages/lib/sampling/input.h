@@ -101,10 +101,11 @@ struct pst_sampling_input_params {
         .fixed = true                                                                                        \
     }
 
-/* How seeds are ordered. */
+/* How seeds are ordered, and whether they are divided (pst_seeds_divide). */
 struct pst_sampling_order {
     uint64_t seed;
     bool shuffle;
+    int replica, replicas; /* replicas 0: they are not divided */
 };
 
 struct pst_sampling_input {

@@ -14,11 +14,10 @@
 
 /* The user is warned if more than one sample in so many does not fit. */
 #define OVERFLOWS_ONE_IN 20
-#define SAMPLES_MIN 20 /* before a running stage warns; a stage that ends warns in any case */
-#define HEADROOM 1.05  /* of an advised margin, since later batches may be larger */
-#define MEASURED_MAX 8 /* batches that are measured, to advise a margin */
-#define TRACED_SHARE_SHIFT                                                                                   \
-    24 /* the number of a traced micro-batch: above this bit, its replica's first grain */
+#define SAMPLES_MIN 20        /* before a running stage warns; a stage that ends warns in any case */
+#define HEADROOM 1.05         /* of an advised margin, since later batches may be larger */
+#define MEASURED_MAX 8        /* batches that are measured, to advise a margin */
+#define TRACED_SHARE_SHIFT 24 /* of a traced micro-batch's number: above it, the replica's first grain */
 #define MEASURED_SLOTS_MAX 16 /* but only if their worst case takes at most so many slots' memory */
 
 /* ---- size --------------------------------------------------------------------------------------- */
@@ -37,10 +36,11 @@ static pst_rc load_plan(struct pst_sampling *s)
     if (rc != PST_OK)
         return rc;
     s->planned = true;
-    if (strcmp(s->plan.key.hotness, "oracle") == 0 && !s->params->shuffle)
+    if (strcmp(s->plan.key.hotness, "oracle") == 0 && s->params->shuffle != PST_SEEDS_GLOBAL)
         pst_warn(s->self,
-                 "the plan's oracle counted the batches of shuffled seeds, but shuffle is false: the plan "
-                 "does not know this run's batches");
+                 "the plan's oracle counted the batches of the shuffle global, but shuffle is %s: the plan "
+                 "does not know this run's batches",
+                 s->params->shuffle == PST_SEEDS_LOCAL ? "local" : "none");
     if (pst_plan_match(&s->plan, &s->in.key, PST_PLAN_ALGORITHM, path) == PST_OK)
         return PST_OK;
     rc = pst_plan_match(&s->plan, &s->in.key, 0, path);
@@ -79,12 +79,21 @@ static void size_slots(struct pst_sampling *s)
             s->params->margin);
 }
 
-/* The replicas divide the grains of each batch. `penstock check` has compared the numbers. */
-static void choose_share(struct pst_sampling *s)
+/* The replicas divide the grains of each batch. `penstock check` has compared the numbers. If each replica
+ * has its own seeds, its grains are all of its seeds; else they are a share of those that all have. */
+static struct pst_sampling_order choose_share(struct pst_sampling *s)
 {
     int replicas;
-    const int64_t replica = pst_replica(s->self, &replicas), own = s->params->grains / replicas;
-    s->share = (struct pst_splits_share){.grains = s->params->grains, .first = replica * own, .count = own};
+    const int replica = pst_replica(s->self, &replicas);
+    const int64_t own = s->params->grains / replicas;
+    const bool local = s->params->shuffle == PST_SEEDS_LOCAL;
+    s->grain = replica * own;
+    s->share = (struct pst_splits_share){
+        .grains = local ? own : s->params->grains, .first = local ? 0 : s->grain, .count = own};
+    return (struct pst_sampling_order){.seed = pst_seed(s->self),
+                                       .shuffle = s->params->shuffle != PST_SEEDS_FILE,
+                                       .replica = replica,
+                                       .replicas = local ? replicas : 0};
 }
 
 /* Rows go with the batches, unless a cache stage adds them. gpu_ports: the stage has those for GPUs. */
@@ -108,7 +117,6 @@ static pst_rc choose_ports(struct pst_sampling *s, bool gpu_ports)
 pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_params *params,
                          struct pst_sampling **out, const struct pst_sampling_algorithm *own, void *own_state)
 {
-    const struct pst_sampling_order order = {pst_seed(self), params->shuffle};
     struct pst_sampling *s = calloc(1, sizeof *s);
     *out = s;
     if (s == NULL)
@@ -118,10 +126,9 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     s->now.sampling = s;
     s->early = params->margin >= 1;
     s->trace = -1;
-    choose_share(s);
     pst_rc rc = choose_ports(s, own == NULL || own->draw_on_device != NULL);
     if (rc == PST_OK)
-        rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, order);
+        rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, choose_share(s));
     if (rc == PST_OK)
         rc = load_plan(s);
     if (rc != PST_OK)
@@ -222,7 +229,7 @@ static pst_rc trace_ids(const struct pst_sampling *s, const struct pst_credit *c
     const int64_t n = mb->n[s->filler.layout.size.hops];
     return n == 0 ? PST_OK
                   : pst_policy_trace_append(s->trace, credit->batch,
-                                            (uint32_t)s->share.first << TRACED_SHARE_SHIFT | credit->micro,
+                                            (uint32_t)s->grain << TRACED_SHARE_SHIFT | credit->micro,
                                             pst_minibatch_at(mb, s->filler.layout.vertices_at), n);
 }
 
@@ -278,9 +285,10 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pst_sam
     p->micro = 0;
     const double begin = pst_now();
     p->n = pst_seeds_of(&s->in.seeds, batch, p->seeds);
+    p->n_of_all = pst_seeds_of_all(&s->in.seeds, batch);
     s->count.seeds_s += pst_now() - begin;
     pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->in.seeds.batch, p->n,
-                    s->params->split ? s->filler.layout.size.n[0] : p->n, &s->share);
+                    s->params->split ? s->filler.layout.size.n[0] : pst_max_i64(1, p->n), &s->share);
     *out = p;
     return PST_OK;
 }
@@ -386,8 +394,9 @@ static struct pst_fill_job job_of(const struct pst_sampling *s, const struct pst
                                  .batch_in_epoch = p->batch % s->in.seeds.batches,
                                  .batches_in_epoch = s->in.seeds.batches,
                                  .micro = p->micro,
-                                 .batch_seeds = (uint32_t)p->n,
+                                 .batch_seeds = (uint32_t)p->n_of_all,
                                  .whole_seeds = p->seeds,
+                                 .whole_n = p->n,
                                  .overlap = pst_overlap(s->self),
                                  .early = s->early};
 }
@@ -400,7 +409,7 @@ struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const st
     assert(more);
     (void)more;
     job.seeds = p->seeds + begin;
-    job.grain = (uint32_t)pst_splits_grain(&p->pieces);
+    job.grain = (uint32_t)(s->grain - s->share.first + pst_splits_grain(&p->pieces));
     return job;
 }
 
@@ -502,12 +511,12 @@ static pst_rc fill_credit(struct pst_sampling *s, struct pst_sampling_pending *p
                             : fill_slots(s, p, slot, cached);
 }
 
-/* All seeds of the batch are in grains of other replicas. An empty slot ends the batch here. */
+/* All seeds of the batch belong to other replicas. An empty slot ends the batch here. */
 static pst_rc send_empty(struct pst_sampling *s, struct pst_sampling_pending *p)
 {
     struct pst_fill_job job = job_of(s, p);
     job.last_micro = true;
-    job.grain = (uint32_t)s->share.first;
+    job.grain = (uint32_t)s->grain;
     void *slot = NULL;
     const pst_rc rc = slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
     if (rc != PST_OK)

@@ -17,7 +17,7 @@ struct pst_sampling_params {
     struct pst_sampling_input_params input;
     double margin;
     bool split; /* split a batch that does not fit its slot; false: fail */
-    bool shuffle;
+    enum pst_seeds_shuffle shuffle;
     int64_t grains;
     const char *plan;
     const char *trace_ids; /* "": none */
@@ -42,11 +42,15 @@ struct pst_sampling_params {
          .choices = "error|split",                                                                           \
          .help = "a batch that does not fit its slot: split it into micro-batches, or stop with an error"},  \
         {.name = "shuffle",                                                                                  \
-         .type = PST_PARAM_BOOL,                                                                             \
+         .type = PST_PARAM_ENUM,                                                                             \
          .into = PST_INTO(state_, member_.shuffle),                                                          \
-         .def = "true",                                                                                      \
-         .help = "a new order of the seeds every epoch",                                                     \
-         .fixed = true},                                                                                     \
+         .def = "\"global\"",                                                                                \
+         .choices = PST_SEEDS_SHUFFLES,                                                                      \
+         .help = "the order of the seeds: global: a new one every epoch, which replicas share; local: each " \
+                 "replica has its own seeds, and a new order of them every epoch, and batch counts the "     \
+                 "seeds of one replica; none: that of the dataset",                                          \
+         .fixed = true,                                                                                      \
+         .counted = 1 + PST_SEEDS_LOCAL},                                                                    \
         {.name = "grains",                                                                                   \
          .type = PST_PARAM_INT,                                                                              \
          .into = PST_INTO(state_, member_.grains),                                                           \

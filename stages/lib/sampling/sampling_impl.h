@@ -14,8 +14,8 @@ struct pst_sampling_pending {
     bool used;
     bool overflowed; /* some sample of it did not fit */
     uint64_t batch;
-    uint32_t micro; /* the next */
-    int64_t n;
+    uint32_t micro;      /* the next */
+    int64_t n, n_of_all; /* of its seeds; of those of all replicas */
     int64_t *seeds;
     struct pst_splits pieces;
 };
@@ -35,7 +35,8 @@ struct pst_sampling {
     int trace;  /* the file of ids; -1: none */
     int cached; /* the port of cached rows; -1: they go to the batch's slots */
     struct pst_sampling_input in;
-    struct pst_splits_share share; /* of each batch, that this replica samples */
+    struct pst_splits_share share; /* of the seeds of a batch, that this replica samples */
+    int64_t grain;                 /* the number of its first grain, among those of all replicas */
     bool planned;
     bool other_plan; /* the plan was made for another algorithm */
     struct pst_plan plan;

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/store/store.h"
-#include "kernels/kernels.h"
 #include "common/error.h"
+#include "common/store/store.h"
+#include "common/util/rng.h"
+#include "kernels/kernels.h"
 
 static int split_index(const char *split)
 {
@@ -83,12 +84,73 @@ static void order_epoch(struct pst_seeds *s, int64_t epoch)
     s->epoch = epoch;
 }
 
+/* Where batch `number` of an epoch begins in the order of `n` seeds. */
+static int64_t begin_of(const struct pst_seeds *s, int64_t n, int64_t number)
+{
+    return s->replicas > 0 ? n * number / (int64_t)s->batches : pst_min_i64(n, number * s->batch);
+}
+
 int64_t pst_seeds_of(struct pst_seeds *s, uint64_t batch, int64_t *out)
 {
+    const int64_t number = (int64_t)(batch % s->batches);
+    const int64_t begin = begin_of(s, s->n, number), end = begin_of(s, s->n, number + 1);
     order_epoch(s, (int64_t)(batch / s->batches));
-    int64_t begin = (int64_t)(batch % s->batches) * s->batch;
-    int64_t n = pst_min_i64(s->batch, s->n - begin);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = s->ids[s->order[begin + i]];
+    for (int64_t i = begin; i < end; i++)
+        out[i - begin] = s->ids[s->order[i]];
+    return end - begin;
+}
+
+int64_t pst_seeds_of_all(const struct pst_seeds *s, uint64_t batch)
+{
+    const int64_t number = (int64_t)(batch % s->batches);
+    int64_t n = s->replicas > 0 ? 0 : begin_of(s, s->n, number + 1) - begin_of(s, s->n, number);
+    for (int r = 0; r < s->replicas; r++)
+        n += begin_of(s, s->share[r], number + 1) - begin_of(s, s->share[r], number);
     return n;
+}
+
+/* ---- shares of replicas --------------------------------------------------------------------------- */
+
+int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex)
+{
+    const struct pst_rng_stream stream = pst_rng_stream_of(PST_RNG_PARTITION, seed, 0, 0, 3);
+    const struct pst_rng_block draw = pst_rng_draw(&stream, (uint64_t)vertex, 0);
+    for (uint64_t skip = pst_rng_bounded(pst_rng_u64(&draw, 0), (uint64_t)__builtin_popcountll(devices));
+         skip > 0; skip--)
+        devices &= devices - 1;
+    return __builtin_ctzll(devices);
+}
+
+uint64_t pst_seeds_own_order(uint64_t seed, int device)
+{
+    const struct pst_rng_stream own = pst_rng_stream_of(PST_RNG_SHUFFLE, seed, 0, (uint64_t)device, 1);
+    return (uint64_t)own.key[0] << 32 | own.key[1];
+}
+
+pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas)
+{
+    const uint64_t devices = (UINT64_C(1) << replicas) - 1;
+    const int64_t all = s->n;
+    int64_t largest = 0;
+    assert(s->replicas == 0 && replica >= 0 && replica < replicas && replicas <= PST_REPLICAS_MAX);
+    s->n = 0;
+    for (int64_t i = 0; i < all; i++) {
+        const int owner = pst_seeds_device(devices, s->seed, s->ids[i]);
+        s->share[owner]++;
+        if (owner == replica)
+            s->ids[s->n++] = s->ids[i];
+    }
+    for (int r = 0; r < replicas; r++) {
+        if (s->share[r] == 0)
+            return pst_fail(PST_E_ARG,
+                            "with the shuffle \"local\", replica %d gets none of the %lld seeds: expected at "
+                            "least one for each of %d replicas; use fewer replicas, another seed of the run, "
+                            "or the shuffle \"global\"",
+                            r, (long long)all, replicas);
+        largest = pst_max_i64(largest, s->share[r]);
+    }
+    s->replicas = replicas;
+    s->batches = (uint64_t)((largest + s->batch - 1) / s->batch);
+    s->seed = pst_seeds_own_order(s->seed, replica);
+    return PST_OK;
 }

@@ -32,7 +32,7 @@ void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t mos
 {
     static const struct pst_splits_share whole = {.grains = 1, .count = 1};
     share = share ? share : &whole;
-    assert(n >= 1 && most >= 1 && share->grains >= 1 && share->first + share->count <= share->grains);
+    assert(n >= 0 && most >= 1 && share->grains >= 1 && share->first + share->count <= share->grains);
     *p = (struct pst_splits){.ends = ends, .n = n, .grains = share->grains};
     p->done = grain_begin(p, share->first);
     for (int64_t grain = share->first + share->count - 1; grain >= share->first; grain--)

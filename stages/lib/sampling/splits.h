@@ -25,8 +25,8 @@ struct pst_splits {
     int64_t n, grains;
 };
 
-/* Splits each grain of the share into equal pieces of at most `most` seeds. If all of them are empty, there
- * is no piece. share NULL: the whole batch, as one grain. */
+/* Splits each grain of the share of n seeds into equal pieces of at most `most` seeds. If all grains are
+ * empty, there is no piece. share NULL: the whole batch, as one grain. */
 PST_API void pst_splits_init(struct pst_splits *p, int64_t *ends, int64_t n, int64_t most,
                              const struct pst_splits_share *share);
 /* The grain of the next piece. */

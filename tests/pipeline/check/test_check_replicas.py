@@ -115,6 +115,17 @@ def more_replicas_than_vertices_are_told():
 
 
 @test
+def a_replica_without_seeds_is_told():
+    """There are enough vertices, but the hash gives one replica none of them."""
+    with Place() as p:
+        data = p.path("tiny")
+        command("gen", "community", data, "--vertices", "1000", "--train", "0.008", "--seed", "3")
+        r = p.run(replicas(replicas__places=[f"cpu:{i}" for i in range(8)], params__shuffle="local"), data=data, code=2)
+        assert "would get none of the 8 vertices" in r.err and "replicas.places" in r.err, r
+        assert not os.path.exists(os.path.join(r.run_dir, "report.json")), r
+
+
+@test
 def replicas_are_drawn():
     out = command("graph", SHIPPED_REPLICAS).stdout
     for name in ("sampler", "disk", "trainer"):

@@ -58,8 +58,8 @@ def the_expectation_beats_one_epoch_and_an_oracle_beats_both():
 def an_oracle_without_shuffling_is_a_warning():
     with Place() as p:
         assert "oracle" not in train(p, *planner("hotness=oracle")).err
-        r = train(p, *planner("hotness=oracle"), "stages.sampler.params.shuffle=false")
-        assert "the plan's oracle counted the batches of shuffled seeds, but shuffle is false" in r.err, r.err
+        r = train(p, *planner("hotness=oracle"), "stages.sampler.params.shuffle=none")
+        assert "the plan's oracle counted the batches of the shuffle global, but shuffle is none" in r.err, r.err
 
 
 @test

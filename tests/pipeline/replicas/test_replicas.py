@@ -46,6 +46,38 @@ def a_stopped_run_goes_on_with_another_number_of_replicas():
             no_leftovers()
 
 
+LOCAL = ("--set", "params.shuffle=local")
+
+
+@test
+def each_replica_can_shuffle_its_own_seeds():
+    """Every training vertex is a seed once an epoch. Equal numbers of replicas give equal weights, however they run."""
+    with Place() as p:
+        two = replicated(p, 2, *LOCAL).report
+        assert two["trainer"]["seeds"] == EPOCHS * SEEDS, two["trainer"]
+        steps = two["trainer"]["batches"] / EPOCHS
+        assert steps == 2, steps  # two shares of about 400, in batches of at most 265
+        one = trained(p, 1)
+        assert outcome(two) != one and trained(p, 2, *LOCAL, "--group", "all") == outcome(two)
+        assert trained(p, 2, *LOCAL, "--set", "stages.sampler.instances=2") == outcome(two)
+        assert trained(p, 4, *LOCAL) not in (one, outcome(two))
+
+
+@test
+def a_stopped_run_with_own_seeds_goes_on():
+    with Place() as p:
+        whole = trained(p, 2, *LOCAL)
+        run = start(p, 2, *LOCAL, *SLOW)
+        wait_for(lambda: has_checkpoint(run.run_dir))
+        run.process.send_signal(signal.SIGINT)
+        stopped = run.wait(60)
+        assert stopped.code == 130, stopped
+        other = replicated(p, 4, *LOCAL, "--resume", stopped.run_dir, code=None)
+        assert other.code != 0 and "the number of replicas of sampler is 4, was 2" in other.err, other
+        assert outcome(replicated(p, 2, *LOCAL, "--resume", stopped.run_dir).report) == whole
+        no_leftovers()
+
+
 @test
 def any_killed_process_ends_the_run():
     if GROUPED:

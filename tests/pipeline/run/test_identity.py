@@ -21,7 +21,7 @@ def other_epochs_are_refused_before_the_start():
         for change, words in (
                 ("params.batch=64", "stages.sampler.params.batch is 64, was 128"),
                 ("params.fanout=[5,5]", "stages.sampler.params.fanout is [5,5], was [10,5]"),
-                ("stages.sampler.params.shuffle=false", "stages.sampler.params.shuffle is false, was true"),
+                ("stages.sampler.params.shuffle=none", 'stages.sampler.params.shuffle is "none", was "global"'),
                 ("params.replace=true", "stages.sampler.params.replace is true, was false"),
                 ("stages.trainer.params.dropout=0.25", "stages.trainer.params.dropout is 0.25, was 0.5"),
                 ("stages.trainer.params.hidden=32", "stages.trainer.params.hidden is 32, was 64")):

@@ -89,7 +89,7 @@ def settings_of_the_pipeline_at_hand():
     assert set(after("stages.")) == {"stages.planner.", "stages.sampler.", "stages.disk.", "stages.trainer."}
     assert "stages.disk.instances=" in after("stages.disk.") and "stages.disk.params." in after("stages.disk.")
     assert after("links[1]") == {"links[1].slots=": "sampler.batch to disk.requests"}
-    assert set(after("stages.sampler.params.shuffle=")) == {"stages.sampler.params.shuffle=true", "stages.sampler.params.shuffle=false"}
+    assert set(after("stages.sampler.params.replace=")) == {"stages.sampler.params.replace=true", "stages.sampler.params.replace=false"}
     assert after("stages.disk.params.depth=") == {"stages.disk.params.depth=auto": "the stage chooses"}
     assert after("stages.trainer.params.hidden=") == {"stages.trainer.params.hidden=64": "default"}
     assert "neighbours drawn" in after("params.fan")["params.fanout="] and list(after("ep")) == ["epochs="]
@@ -119,7 +119,7 @@ def in_bash():
         return set(filter(None, r.stdout.split("\n")))
     assert tab(f"{PENSTOCK} ru") == {"run", "runs"}
     assert tab(f"{PENSTOCK} run {HYPERION} --set stages.trainer.params.hid") == {"stages.trainer.params.hidden="}
-    assert tab(f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.shuffle=") == {"true", "false"}
+    assert tab(f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.replace=") == {"true", "false"}
     assert tab(f"{PENSTOCK} run {HYPERION} --set 'stages.") == set()
     with Place() as p:
         for name in ("one.json", "other.json", "with blank.json"):
@@ -176,8 +176,8 @@ def in_zsh():
             return in_terminal([zsh, "-fi"], setup, line + "\x14", result)
         assert tab(f"{PENSTOCK} replay --win") == f"{PENSTOCK} replay --window "
         assert tab(f"{PENSTOCK} run {HYPERION} --set stages.trainer.params.hid") == f"{PENSTOCK} run {HYPERION} --set stages.trainer.params.hidden="
-        assert tab(f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.shuffle=f") == \
-            f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.shuffle=false "
+        assert tab(f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.replace=f") == \
+            f"{PENSTOCK} run {HYPERION} --set stages.sampler.params.replace=false "
         assert tab(f"{PENSTOCK} run --with=on") == f"{PENSTOCK} run --with=only.json "
 
 
@@ -191,7 +191,7 @@ def in_fish():
                            timeout=60)
         return dict(line.split("\t", 1) if "\t" in line else (line, "") for line in r.stdout.splitlines())
     assert tab("penstock ru") == {"run": "run a pipeline", "runs": "list runs"}
-    assert set(tab(f"penstock run {HYPERION} --set stages.sampler.params.shuffle=")) == {f"stages.sampler.params.shuffle={v}" for v in ("true", "false")}
+    assert set(tab(f"penstock run {HYPERION} --set stages.sampler.params.replace=")) == {f"stages.sampler.params.replace={v}" for v in ("true", "false")}
     assert f"{ROOT}/pipelines/hyperion.json" in tab(f"penstock run {ROOT}/pipelines/hyp")
 
 

@@ -9,6 +9,7 @@
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/json/diag.h"
 #include "common/store/dataset/rows.h"
+#include "stages/lib/sampling/seeds.h"
 
 /* What is checked: one stage of a pipeline. */
 struct check {
@@ -18,6 +19,20 @@ struct check {
     const char *split; /* that a stage before it named; NULL: none did */
     struct pst_diag *diag;
 };
+
+/* A replica that would have no seeds, because each vertex is the seed of one replica, by hash. -1: there is
+ * none, or the replicas share all seeds. */
+static int replica_without_seeds(const struct check *c, const struct pst_array *ids)
+{
+    const char *shuffle = json_string_value(json_object_get(c->stage->params, "shuffle"));
+    const uint64_t all = (UINT64_C(1) << c->stage->replicas) - 1;
+    uint64_t found = 0;
+    if (c->stage->replicas < 1 || shuffle == NULL || strcmp(shuffle, "local") != 0)
+        return -1;
+    for (int64_t i = 0; i < ids->shape[0] && found != all; i++)
+        found |= UINT64_C(1) << pst_seeds_device(all, c->pl->seed, ((const int64_t *)ids->map)[i]);
+    return found == all ? -1 : __builtin_ctzll(~found);
+}
 
 /* Chooses the split that a parameter names, which all stages must mean. seeds: it must have vertices. */
 static void check_split(struct check *c, const char *param, bool seeds)
@@ -50,6 +65,12 @@ static void check_split(struct check *c, const char *param, bool seeds)
             "the split \"%s\" of dataset %s has only %" PRId64
             " vertices, but the pipeline has %d replicas: expected at least one vertex for each replica",
             split, c->ds->dir, ids->shape[0], c->stage->replicas);
+    else if (seeds && replica_without_seeds(c, ids) >= 0)
+        pst_json_error(&c->pl->doc, c->diag, "replicas.places",
+                       "with the shuffle \"local\", replica %d of %d would get none of the %" PRId64
+                       " vertices of the split \"%s\" of dataset %s: use fewer replicas, another seed of the "
+                       "run, or the shuffle \"global\"",
+                       replica_without_seeds(c, ids), c->stage->replicas, ids->shape[0], split, c->ds->dir);
 }
 
 static bool has_features(const struct pst_dataset *ds)
