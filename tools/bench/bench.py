@@ -2,6 +2,7 @@
 """bench.py [--smallest] [--pairs N] [--scratch FOLDER] [--save] [NAME...]
 
 memory      the in-memory epoch against the FLOPs it needs at the best rate of oneDNN; processes against threads
+replicas    the rate of two replicas, each with one core, against that of one
 outofcore   the out-of-core epoch in a cgroup of 1 GiB against fio on the same file, for rows of 4 KiB and 512 B
 overlap     the pipelined epoch against the serial one, and against the slowest part alone
 mmap        the backend file against mmap in a cgroup of 1 GiB
@@ -67,6 +68,9 @@ BENCHES = {
                     dict(pairs=7, vertices=169343, edges=1166243, train=90941, batch=1024, hidden=256, epochs=11, gemm_s=0.3),
                     dict(pairs=1, vertices=2000, edges=8000, train=1000, batch=256, hidden=32, epochs=2, gemm_s=0.01),
                     programs=("gemm.c",)),
+    "replicas": Bench(epochs.replicas,
+                      dict(pairs=7, vertices=169343, edges=1166243, train=90941, batch=1024, hidden=256, epochs=4),
+                      dict(pairs=1, vertices=2000, edges=8000, train=1000, batch=256, hidden=32, epochs=2)),
     "outofcore": Bench(epochs.outofcore,
                        dict(pairs=7, vertices=1000000, edges=10000000, train=100000, batch=512, cache="256MiB", epochs=4, fio_s=5),
                        dict(pairs=1, vertices=5000, edges=50000, train=1000, batch=256, cache="1MiB", epochs=2, fio_s=0.1)),

@@ -6,7 +6,7 @@ import shutil
 import statistics
 import time
 
-from measure import BUILD, HYPERION, PENSTOCK, Skip, Unsound, cold, epoch_seconds, fio, generate, need, output, run, settings, show, \
+from measure import BUILD, HYPERION, PENSTOCK, REPLICAS, Skip, Unsound, cold, epoch_seconds, fio, generate, need, output, run, settings, show, \
     spread, stage_seconds
 from cgroup import Unavailable, memory_limit
 import measure
@@ -68,6 +68,36 @@ def memory(size):
     print("  seconds of an epoch: " + ", ".join(f"{k} {v:.3f}" for k, v in parts.items()))
     return {"ratio": spread(ratios), "processes_over_threads": spread(costs), "epoch_s": spread(processes), "parts_s": parts,
             "flops": flops, "rates_gflops": rates}
+
+
+# ---- replicas --------------------------------------------------------------------------------------------
+
+
+def replicas(size):
+    """Every replica has one core, so two of them have twice the cores of one. All rows are in memory."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise Skip("two replicas need two cores, but this process may use only one")
+    data = generate("rmat", "--vertices", size.vertices, "--edges", size.edges, "--symmetrize", "--features", 128, "--classes",
+                    40, "--train-count", size.train)
+    args = settings(params_batch=size.batch, params_fanout=[10, 5], params_threads=1, trainer__hidden=size.hidden,
+                    trainer__eval_every=0, trainer__checkpoint_every=0, planner__cpu_cache="1GiB")
+    ratios, waits, rates = [], [], {1: [], 2: []}
+    for _ in range(size.pairs):
+        reports = {}
+        for n in (1, 2):
+            places = [{"device": f"cpu:{i}", "cores": str(core)} for i, core in enumerate(cores[:n])]
+            reports[n] = run(data, *args, "--set", f"replicas.places={json.dumps(places)}", epochs=size.epochs, pipeline=REPLICAS)
+            rates[n].append(size.train / epoch_seconds(reports[n]))
+        same_weights("one replica and two", *reports.values())
+        ratios.append(rates[2][-1] / rates[1][-1])
+        waits.append(reports[2]["trainer"]["exchange_s"] / sum(e["seconds"] for e in reports[2]["epochs"]))
+    show("one replica of one core", spread(rates[1]), "seeds/s")
+    show("two replicas of one core", spread(rates[2]), "seeds/s")
+    show("two / one", spread(ratios), "", ">= 1.7")
+    show("share of an epoch in exchanges and waiting", spread(waits))
+    return {"ratio": spread(ratios), "one_seeds_per_s": spread(rates[1]), "two_seeds_per_s": spread(rates[2]),
+            "exchange_share": spread(waits)}
 
 
 # ---- out of core -----------------------------------------------------------------------------------------
