@@ -296,8 +296,10 @@ static pst_rc report_totals(struct pst_stage *self, struct trainer *t)
     if (t->replica > 0)        /* the batches and times of all replicas are those of the first */
         return pst_report(self, "trainer", "{\"seeds\":%" PRIu64 "}", t->total.seeds);
     return pst_report(self, "trainer",
-                      "{\"batches\":%" PRIu64 ",\"seeds\":%" PRIu64 ",\"train_s\":%.6f,\"span_s\":%.6f}",
-                      t->total.batches, t->total.seeds, t->total.train_s, t->total.span_s);
+                      "{\"batches\":%" PRIu64 ",\"seeds\":%" PRIu64
+                      ",\"train_s\":%.6f,\"span_s\":%.6f,\"gradient_bytes\":%" PRIu64 "}",
+                      t->total.batches, t->total.seeds, t->total.train_s, t->total.span_s,
+                      (uint64_t)t->model.size * sizeof *t->model.weight);
 }
 
 /* The user asked to stop, or the pipeline's `stop` did. What the current batch has added is left out. */

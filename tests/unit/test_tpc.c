@@ -5,6 +5,7 @@
 
 #include "common/pipeline/json/diag.h"
 #include "common/tpc/prices.h"
+#include "common/tpc/scale.h"
 #include "common/tpc/search.h"
 #include "common/tpc/tpc.h"
 
@@ -297,6 +298,46 @@ static void test_hints(void **state)
     }
 }
 
+/* ---- several machines ---------------------------------------------------------------------------- */
+
+static void test_scale(void **state)
+{
+    (void)state;
+    struct pst_tpc_machine m = {.devices = 2,
+                                .batch = {.samples = 100, .n_ssd = 1000, .alpha_s = 0.5, .train_s = 3},
+                                .rates = {.th_ssd = 250, .ssds = 4},
+                                .missed_rows = 50,
+                                .row_bytes = 10,
+                                .gradient_bytes = 400,
+                                .nic_bytes_per_s = 1000,
+                                .nic_latency_s = 0.1};
+    struct pst_tpc_step s = pst_tpc_scale(&m, 1);
+    assert_near(s.ssd_s, 2.5); /* 2 x 1000 over 4 x 250 a second, and the lookup */
+    assert_true(s.network_s == 0);
+    assert_near(s.step_s, 3);
+    assert_int_equal(s.bound, PST_TPC_SCALE_COMPUTE);
+    assert_near(s.efficiency, 1);
+    s = pst_tpc_scale(&m, 4);
+    assert_near(s.rows_s, 0.75);  /* of 2 x 50 rows, three quarters are those of others: 750 bytes */
+    assert_near(s.gradient_s, 2); /* four messages of 0.4 s and 0.1 s of latency */
+    assert_near(s.network_bytes, 750 + 4 * 400);
+    assert_near(s.samples_per_s, 4 * 2 * 100 / 3.0);
+    m.nic_bytes_per_s = 100;
+    s = pst_tpc_scale(&m, 1000); /* ten rounds each way */
+    assert_near(s.gradient_s, 20 * 4.1);
+    assert_int_equal(s.bound, PST_TPC_SCALE_NETWORK);
+    assert_near(s.efficiency, 3 / s.step_s);
+    m.batch.n_ssd = NAN;
+    m.batch.train_s = NAN;
+    s = pst_tpc_scale(&m, 1);
+    assert_true(isnan(s.ssd_s) && isnan(s.step_s));
+    m.missed_rows = NAN;
+    s = pst_tpc_scale(&m, 2);
+    assert_true(isnan(s.network_s) && isnan(s.step_s));
+    assert_int_equal(s.bound, PST_TPC_SCALE_UNKNOWN);
+    assert_true(pst_tpc_scale_bound_name(s.bound) == NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,7 +345,7 @@ int main(void)
         cmocka_unit_test(test_table_1),    cmocka_unit_test(test_money),
         cmocka_unit_test(test_price_file), cmocka_unit_test(test_price_mistakes),
         cmocka_unit_test(test_predict),    cmocka_unit_test(test_best),
-        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_hints),      cmocka_unit_test(test_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,7 @@ static const struct command commands[] = {
     {"compare", cmd_compare, "run pipelines in turns, and compare their times and results"},
     {"replay", cmd_replay, "compute what a cache would hit, from a run's trace of ids"},
     {"tpc", cmd_tpc, "predict throughput per cost with other hardware"},
+    {"scale", cmd_scale, "predict a training step on several machines"},
     {"experiment", cmd_experiment, "measure a paper's figures again"},
     {"top", cmd_top, "show where a running pipeline spends its time"},
     {"runs", cmd_runs, "list runs"},

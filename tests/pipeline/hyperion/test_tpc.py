@@ -18,7 +18,7 @@ def profile(p, name="profile", scores=SCORES, **changes):
     os.makedirs(os.path.join(run, "plan"))
     report = {"status": changes.pop("status", "ok"), "verdict": {**VERDICT, **changes}, "io": {"model": {"preset": "p5510", "dilate": 1}},
               "dataset": {"vertices": 5, "feature_bytes": 5 * 4096}, "sampler": {"batches": 10},
-              "cache": {"rows": 1, "hits": 400, "lookups": 1000}}
+              "cache": {"rows": 1, "hits": 400, "lookups": 1000}, "trainer": {"gradient_bytes": 12_500_000}}
     with open(os.path.join(run, "report.json"), "w") as f:
         json.dump(report, f)
     if scores:
@@ -165,6 +165,69 @@ def a_real_profile():
         assert [c["rows"] for c in a["caches"]][-1] == 2000 and a["caches"][-1]["now"]["t_ssd_s"] < 1e-4, a["caches"]
         assert "run failed" not in r.stderr and not glob.glob("/tmp/penstock-tpc-*"), r
         assert command("tpc", HYPERION, "--dataset", p.path("none"), code=2).stdout == ""
+
+
+MACHINES = os.path.join(ROOT, "pipelines", "machines")
+EIGHT = ("--machine", os.path.join(MACHINES, "dgx-v100.json"))  # devices
+
+
+@test
+def steps_on_several_machines():
+    """A batch reads 4.8e6 transactions, of which the SSDs bring 96e6 a second; it misses 60 rows of 4096 bytes."""
+    with Place() as p:
+        run = profile(p)
+        scale = lambda *args, of=run: json.loads(command("scale", "--from", of, *EIGHT, "--nodes", "5", "--json", *args).stdout)
+        a = scale("--nic", "100Gb")
+        steps = {s["nodes"]: s for s in a["predicted"]}
+        assert list(steps) == [1, 2, 4, 5] and a["given"]["devices"] == 8 and a["measured"]["batches"] == 10, a
+        near(a["measured"]["missed_rows"], 60)
+        near(a["given"]["nic_bytes_per_s"], 12.5e9)
+        near(steps[4]["ssd_s"], 8 * 4.8e6 / 96e6)
+        near(steps[4]["rows_s"], 8 * 60 * 3 / 4 * 4096 / 12.5e9)
+        near(steps[4]["gradient_s"], 4 * (1e-3 + 5e-6))
+        near(steps[5]["gradient_s"], 6 * (1e-3 + 5e-6))  # three rounds each way
+        near(steps[4]["network_s"], steps[4]["rows_s"] + steps[4]["gradient_s"])
+        assert steps[1]["network_s"] == 0 and {s["bound_by"] for s in a["predicted"]} == {"ssd"}, a
+        near(steps[4]["samples_per_s"], 4 * 8 * 1000 / 0.4)
+        near(steps[4]["efficiency"], 1)
+        slow = {s["nodes"]: s for s in scale("--nic", "0.1GB", "--latency", "0")["predicted"]}
+        assert slow[1]["bound_by"] == "ssd" and slow[4]["bound_by"] == "network", slow
+        near(slow[4]["step_s"], 4 * 0.125 + 8 * 60 * 3 / 4 * 4096 / 1e8)
+        near(slow[4]["efficiency"], 0.4 / slow[4]["step_s"])
+        idle = scale("--nic", "100Gb", of=profile(p, "cached", n_ssd=0))["predicted"]
+        assert {s["bound_by"] for s in idle} == {"compute"} and idle[0]["ssd_s"] == 0, idle
+        more = scale("--nic", "100Gb", "--cache", "8K", "--gradient", "1M")  # the two hottest rows: 30 % of look-ups miss
+        assert more["given"]["cached_rows"] == 2 and more["given"]["gradient_bytes"] == 1 << 20, more
+        near(more["predicted"][1]["rows_s"], 8 * 30 / 2 * 4096 / 12.5e9)
+        near(more["predicted"][1]["ssd_s"], 0.2)
+        out = command("scale", "--from", run, *EIGHT, "--nodes", "4", "--nic", "100Gb").stdout
+        assert "Everything below is predicted" in out and out.count("ssd") == 3, out
+
+
+@test
+def mistakes_of_scale():
+    with Place() as p:
+        run, good = profile(p), ["--nodes", "4", "--nic", "100Gb"]
+        unknown = profile(p, "unknown")
+        with open(os.path.join(unknown, "report.json")) as f:
+            report = json.load(f)
+        for change, part in ((lambda r: r.pop("trainer"), "give it with --gradient SIZE"),
+                             (lambda r: r.update(stages={"trainer.1": {}}), "several replicas of the trainer"),
+                             (lambda r: r.pop("cache"), "how many feature rows a batch needs")):
+            changed = json.loads(json.dumps(report))
+            change(changed)
+            with open(os.path.join(unknown, "report.json"), "w") as f:
+                json.dump(changed, f)
+            r = command("scale", "--from", unknown, *EIGHT, *good, code=2)
+            assert part in r.stderr and r.stdout == "", (part, r)
+        for args, part in (([*EIGHT, "--nodes", "4", "--nic", "fast"], '--nic: expected a rate above 0 in bits or bytes a second'),
+                           ([*EIGHT, "--nodes", "0", "--nic", "1Gb"], "--nodes: expected"), ([*EIGHT, "--nodes", "4"], "--nic RATE is missing"),
+                           (good, "--machine FILE is missing"), ([*EIGHT, *good, "--latency", "-1"], "at least 0 microseconds"),
+                           ([*EIGHT, *good, HYPERION], "expected no pipeline file"), (["--machine", p.path("none"), *good], "cannot open")):
+            assert part in command("scale", "--from", run, *args, code=2).stderr, args
+        one_sided = p.write(json.dumps({"machine": 1, "name": "x", "sockets": [{"cores": 1, "memory_bytes": 1}], "devices": [
+            {"socket": 0, "memory_bytes": 1, "links": [1]}, {"socket": 0, "memory_bytes": 1, "links": []}]}), "one-sided.json")
+        assert "device 0 lists device 1, but not the reverse" in command("scale", "--from", run, "--machine", one_sided, *good, code=2).stderr
 
 
 @test

@@ -23,6 +23,7 @@ int cmd_disks(int argc, char **argv);
 int cmd_store(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_tpc(int argc, char **argv);
+int cmd_scale(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_experiment(int argc, char **argv);

@@ -1,5 +1,5 @@
 /* tpc_print.c: the tables and the JSON of `penstock tpc`. */
-#include "tools/penstock/run/tpc_print.h"
+#include "tools/penstock/tpc/tpc_print.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "tools/penstock/run/tpc_profile.h"
+#include "tools/penstock/tpc/tpc_profile.h"
 
 struct tpc_answer {
     const struct pst_tpc_prices *prices;

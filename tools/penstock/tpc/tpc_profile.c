@@ -1,5 +1,5 @@
 /* tpc_profile.c: reads a run's report and the hotness of its plan. */
-#include "tools/penstock/run/tpc_profile.h"
+#include "tools/penstock/tpc/tpc_profile.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -155,11 +155,20 @@ static void read_cache(struct tpc_profile *p, const json_t *report)
     p->row_bytes = rows > 0 && bytes > 0 ? (int64_t)(bytes / rows) : 0;
     p->cached = cached > 0 ? (int64_t)fmin(cached, rows) : 0;
     p->lookups = isfinite(lookups) ? lookups : 0;
+    p->missed = p->lookups * (1 - number(cache, "hits") / number(cache, "lookups"));
 }
 
 static double share(const struct tpc_profile *p, int64_t cached)
 {
     return cached > 0 ? p->share_of[(cached < p->rows ? cached : p->rows) - 1] : 0;
+}
+
+double tpc_profile_missed(const struct tpc_profile *p, int64_t cached)
+{
+    if (cached == p->cached)
+        return p->missed;
+    const double missed_now = 1 - share(p, p->cached), missed = fmax(0, 1 - share(p, cached));
+    return p->missed > 0 && missed_now > 0 ? p->missed * missed / missed_now : p->lookups * missed;
 }
 
 struct pst_tpc_profile tpc_profile_with_cache(const struct tpc_profile *p, int64_t cached)

@@ -1,33 +1,25 @@
 /* tpc.c: penstock tpc: profiles a pipeline and predicts what other hardware would do. */
-#include <fcntl.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/pipeline/json/diag.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
-#include "tools/penstock/run/pipeline_options.h"
-#include "tools/penstock/run/tpc_print.h"
+#include "tools/penstock/tpc/tpc_print.h"
+#include "tools/penstock/tpc/tpc_run.h"
 
-#define BATCHES_DEFAULT "10" /* Hyperion, section III-B */
-#define SLOTS_DEFAULT 16     /* the most that the disk stage drives */
-enum { ARGS_MAX = 2 * PST_SETS_MAX };
+#define SLOTS_DEFAULT 16 /* the most that the disk stage drives */
 
 static const char usage[] =
     "usage: penstock tpc [OPTION]... FILE\n"
     "       penstock tpc [OPTION]... --from RUN\n"
     "Runs a few batches of the pipeline in FILE, and predicts throughput and TPC (throughput per cost) with\n"
-    "other numbers and types of SSDs, other GPUs and other cache sizes. Says what to change for more.\n\n"
-    "  --from RUN         use a finished run's directory instead\n"
-    "  --batches N        profile N batches (default: " BATCHES_DEFAULT ")\n"
-    "  --run-dir DIR      write the profiled run here (default: runs/NAME-TIME)\n"
-    "  --budget USD       the most that a system may cost\n"
+    "other numbers and types of SSDs, other GPUs and other cache sizes. Says what to change for "
+    "more.\n\n" TPC_RUN_HELP "  --budget USD       the most that a system may cost\n"
     "  --slots N          the most SSDs that a machine takes (default: 16)\n"
     "  --prices FILE      what parts cost, and how fast they are (default: those of Hyperion's authors)\n"
     "  --gpu NAME         the GPU of the prices that trained, or that the CPU stands for (default: the "
@@ -43,19 +35,8 @@ struct tpc_args {
     double budget_usd;
     int64_t slots;
     bool json, systems, show_prices;
-    char *run[ARGS_MAX]; /* arguments for `penstock run` */
-    int nrun;
+    struct tpc_run run;
 };
-
-static bool add(struct tpc_args *args, const char *text)
-{
-    if (args->nrun >= ARGS_MAX - 8) { /* room for what profile adds */
-        fprintf(stderr, "penstock tpc: too many options\n");
-        return false;
-    }
-    args->run[args->nrun++] = (char *)(uintptr_t)text;
-    return true;
-}
 
 static bool read_budget(const char *text, double *usd)
 {
@@ -63,17 +44,6 @@ static bool read_budget(const char *text, double *usd)
     if (rc == PST_OK && *usd < 0)
         rc = pst_fail(PST_E_ARG, "--budget: expected a sum of at least 0 dollars, found %g", *usd);
     return command_result("tpc", rc) == 0;
-}
-
-/* An option that `penstock run` takes, too. */
-static bool pass(struct tpc_args *args, const struct option *option, const char *value)
-{
-    static const char *const names[] = {"--dataset", "--set",   "--with",    "--epochs", "--seed",
-                                        "--device",  "--group", "--run-dir", "--batches"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i] + 2, option->name) == 0)
-            return add(args, names[i]) && add(args, value);
-    return false;
 }
 
 /* 0: go on; else the exit code plus one. */
@@ -111,7 +81,7 @@ static int parse(int argc, char **argv, struct tpc_args *args)
         case 'y': args->systems = true; break;
         case 'o': args->show_prices = true; break;
         case 'h': printf("%s", usage); return 1;
-        default: ok = c != '?' && pass(args, &options[which], optarg); break;
+        default: ok = c != '?' && tpc_run_pass(&args->run, &options[which], optarg); break;
         }
     }
     const int files = args->from != NULL || args->systems || args->show_prices ? 0 : 1;
@@ -122,60 +92,6 @@ static int parse(int argc, char **argv, struct tpc_args *args)
                 files == 1 ? "one pipeline file" : "no pipeline file", argc - optind);
     fprintf(stderr, "`penstock tpc --help` lists the options\n");
     return 3;
-}
-
-/* ---- the profile --------------------------------------------------------------------------------- */
-
-/* Runs the pipeline without its table on standard output. Returns the exit code. */
-static int run_quietly(struct tpc_args *args)
-{
-    (void)fflush(stdout);
-    const int saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0),
-              null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    int status = 1;
-    if (saved >= 0 && null >= 0 && dup2(null, STDOUT_FILENO) >= 0)
-        status = cmd_run(args->nrun, args->run);
-    (void)fflush(stdout);
-    if (saved >= 0 && dup2(saved, STDOUT_FILENO) < 0)
-        status = 1;
-    (void)close(saved);
-    (void)close(null);
-    return status;
-}
-
-/* The directory of the run whose report is in `path`. */
-static pst_rc run_dir_of(const char *path, char dir[PST_PATH_MAX])
-{
-    json_error_t e;
-    json_t *report = json_load_file(path, 0, &e);
-    const char *text = json_string_value(json_object_get(report, "run_dir"));
-    (void)snprintf(dir, PST_PATH_MAX, "%s", text != NULL ? text : "");
-    json_decref(report);
-    return dir[0] != '\0'
-               ? PST_OK
-               : pst_fail(PST_E_STATE,
-                          "the run that was to be measured wrote no report: it failed before its end");
-}
-
-/* Runs a few batches. dir: where. Returns the exit code. */
-static int profile(struct tpc_args *args, const char *file, char dir[PST_PATH_MAX])
-{
-    char report[] = "/tmp/penstock-tpc-XXXXXX";
-    const int fd = mkstemp(report);
-    if (fd < 0)
-        return command_result("tpc", pst_fail_errno("cannot create %s", report));
-    (void)close(fd);
-    bool batches = false;
-    for (int i = 0; i < args->nrun; i++)
-        batches = batches || strcmp(args->run[i], "--batches") == 0;
-    const char *const more[] = {"--quiet", "--report", report, file, "--batches", BATCHES_DEFAULT};
-    for (size_t i = 0; i < (batches ? 4u : 6u); i++)
-        (void)add(args, more[i]);
-    int status = run_quietly(args);
-    if (status == 0)
-        status = command_result("tpc", run_dir_of(report, dir));
-    (void)unlink(report);
-    return status;
 }
 
 /* ---- the answer ---------------------------------------------------------------------------------- */
@@ -246,7 +162,7 @@ static int run_tpc(struct tpc_args *args, const char *file)
         return 0;
     }
     (void)snprintf(dir, sizeof dir, "%s", args->from != NULL ? args->from : "");
-    const int status = args->from != NULL ? 0 : profile(args, file, dir);
+    const int status = args->from != NULL ? 0 : tpc_run_profile(&args->run, file, dir);
     if (status != 0)
         return status;
     pst_rc rc = tpc_profile_read(&p, dir);
@@ -263,7 +179,7 @@ int cmd_tpc(int argc, char **argv)
         return command_result("tpc", pst_fail(PST_E_NOMEM, "out of memory: cannot read the options"));
     args->budget_usd = INFINITY;
     args->slots = SLOTS_DEFAULT;
-    (void)add(args, "run");
+    args->run.command = "tpc";
     int status = parse(argc, argv, args);
     if (status != 0)
         status--;
