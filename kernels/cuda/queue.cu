@@ -1,5 +1,5 @@
 /* queue.cu: queues, memory, and the table that this object exports (twin.h). */
-#include "kernels/cuda/lt/lt.cuh"
+#include "kernels/cuda/lt/plans.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/sleep.cuh"
 
@@ -105,6 +105,7 @@ static void queue_free(struct pst_queue *q)
     (void)on_device(q);
     if (q->stream)
         (void)cudaStreamSynchronize(q->stream);
+    pst_cu_lt_plans_free(q->plans);
     if (q->lt)
         (void)q->lt_calls->Destroy(q->lt);
     (void)cudaFree(q->lt_memory);
@@ -150,6 +151,10 @@ static void prepare_products(struct pst_queue *q)
     else if (pst_cu_checked(q, cudaMalloc((void **)&q->lt_memory, PST_CU_PRODUCT_BYTES)) &&
              q->lt_calls->Create(&q->lt) != CUBLAS_STATUS_SUCCESS)
         pst_cu_refuse(q, PST_E_UNSUPPORTED, "cannot create a cuBLASLt handle", 0, 0);
+    if (q->lt)
+        q->plans = pst_cu_lt_plans_new(q->lt_calls, q->lt, q->tf32, PST_CU_PRODUCT_BYTES);
+    if (q->lt && !q->plans)
+        pst_cu_refuse(q, PST_E_NOMEM, "out of memory: cannot allocate the plans of matrix products", 0, 0);
 }
 
 static size_t scratch_of(int64_t most, int64_t columns)

@@ -37,6 +37,7 @@ struct pst_queue {
     void *lt_memory;
     char *why; /* the first launch or call that failed; "" if there is none */
     pst_rc rc;
+    struct pst_cu_lt_plans *plans; /* of products (plans.cuh); NULL: this queue makes none */
 };
 
 /* ---- launches ------------------------------------------------------------------------------------ */

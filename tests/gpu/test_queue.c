@@ -1,14 +1,14 @@
 /* What a GPU's work costs, as the host build counts it, and what a queue does after a failure. On a real GPU,
  * nothing is counted. */
-#include "tests/gpu/host_counts.h"
 #include "tests/kernel/twin_graph.h"
+#include "tests/kernel/host_counts.h"
 
 /* A star: all edges come from source 0. And a graph with one hub, whose edges cross chunks of every level. */
 static void no_warp_reads_more_than_a_chunk(void **state)
 {
     (void)state;
     enum { DSTS = 20000, SOURCES = 500, DIM = 24, CHUNK = 64 };
-    uint64_t count[COUNTS];
+    uint64_t count[PST_HOST_COUNTS];
     for (uint64_t others = 1; others <= SOURCES; others += SOURCES - 1) {
         struct both indptr = both_new((DSTS + 1) * I32), indices = both_new(DSTS * I32),
                     out = floats_new((int64_t)DSTS * DIM), in = floats_new((int64_t)SOURCES * DIM);
@@ -19,13 +19,13 @@ static void no_warp_reads_more_than_a_chunk(void **state)
         send(&indptr);
         send(&indices);
         cpu->mean_grad(NULL, indptr.host, indices.host, DSTS, out.host, DIM, in.host, DIM, DIM);
-        (void)counted(count);
+        (void)host_counts(count);
         cuda->mean_grad_n(queue, indptr.device, indices.device, DSTS, DSTS, SOURCES, out.device, DIM,
                           in.device, DIM, DIM);
         settled(PST_OK);
-        if (counted(count)) {
-            assert_in_range(count[ROWS], 1, CHUNK);
-            assert_in_range(count[LAUNCHES], 1, 8);
+        if (host_counts(count)) {
+            assert_in_range(count[PST_HOST_ROWS], 1, CHUNK);
+            assert_in_range(count[PST_HOST_LAUNCHES], 1, 8);
         }
         close_floats(&in, 1e-5, "gradient of means");
         both_free(&indptr);
@@ -76,7 +76,7 @@ static void a_launch_goes_to_its_queues_gpu(void **state)
 static void memory_is_freed_on_its_own_gpu(void **state)
 {
     (void)state;
-    uint64_t count[COUNTS];
+    uint64_t count[PST_HOST_COUNTS];
     void *at[2][2];
     struct pst_queue *other;
     const enum pst_twin_memory kind[2] = {PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED};
@@ -86,7 +86,7 @@ static void memory_is_freed_on_its_own_gpu(void **state)
     for (int gpu = 0; gpu < 2; gpu++)
         for (int k = 0; k < 2; k++)
             assert_int_equal(cuda->alloc(gpu, kind[k], 100, &at[gpu][k], why), PST_OK);
-    (void)counted(count);
+    (void)host_counts(count);
     for (int k = 0; k < 2; k++) /* the last call was for GPU 1 */
         cuda->release(kind[k], at[0][k]);
     assert_int_equal(cuda->reserve(other, 100000, 10, why), PST_OK);
@@ -95,8 +95,8 @@ static void memory_is_freed_on_its_own_gpu(void **state)
         cuda->release(kind[k], at[1][k]);
     settled(PST_OK);
     cuda->queue_free(other);
-    if (counted(count))
-        assert_int_equal(count[ELSEWHERE], 0);
+    if (host_counts(count))
+        assert_int_equal(count[PST_HOST_ELSEWHERE], 0);
 }
 
 /* Rows without gaps are one piece of memory, wherever it begins: offsets of blocks begin 4 bytes past a line.

@@ -1,6 +1,6 @@
 /* Backward SpMM over graphs in which a few sources have most edges: the host build counts the rows that one
  * warp reads. On a real GPU, nothing is counted, and only the results are compared. */
-#include "tests/gpu/host_counts.h"
+#include "tests/kernel/host_counts.h"
 #include "tests/kernel/twin_block.h"
 #include "tools/bench/gpu/graphs.h"
 
@@ -47,31 +47,31 @@ static int64_t most_edges(const struct block *b)
 
 static void read_in_chunks(const char *kernel)
 {
-    uint64_t count[COUNTS];
+    uint64_t count[PST_HOST_COUNTS];
     settled(PST_OK);
-    if (!counted(count))
+    if (!host_counts(count))
         return;
-    if (count[ROWS] < 1 || count[ROWS] > CHUNK)
-        fail_msg("%s: a warp reads %llu rows; expected 1 to %d", kernel, (unsigned long long)count[ROWS],
+    if (count[PST_HOST_ROWS] < 1 || count[PST_HOST_ROWS] > CHUNK)
+        fail_msg("%s: a warp reads %llu rows; expected 1 to %d", kernel, (unsigned long long)count[PST_HOST_ROWS],
                  CHUNK);
 }
 
 /* Both kernels that send gradients back along edges: of means, and of sums with a weight for each edge. */
 static void no_warp_reads_more_than_a_chunk(enum gpu_graph kind)
 {
-    uint64_t count[COUNTS];
+    uint64_t count[PST_HOST_COUNTS];
     struct block b = block_of(kind);
     struct matrix out = matrix_new(VERTICES, DIM), mean = matrix_new(VERTICES, DIM),
                   sum = matrix_new(VERTICES, DIM);
     struct both weight = floats_new(b.edges), own = floats_new(VERTICES);
-    (void)counted(count);
+    (void)host_counts(count);
     cpu->mean_grad(NULL, b.indptr.host, b.indices.host, b.dsts, host(&out), out.ld, host(&mean), mean.ld,
                    DIM);
     cuda->mean_grad_n(queue, b.indptr.device, b.indices.device, b.dsts, b.edges, b.sources, device(&out),
                       out.ld, device(&mean), mean.ld, DIM);
     read_in_chunks("mean_grad");
     close_floats(&mean.all, LIMIT, "gradient of means");
-    (void)counted(count);
+    (void)host_counts(count);
     cpu->weighted_sum_grad(NULL, &b.on_host, weight.host, own.host, host(&out), out.ld, host(&sum), sum.ld,
                            DIM);
     cuda->weighted_sum_grad(queue, &b.on_device, weight.device, own.device, device(&out), out.ld,

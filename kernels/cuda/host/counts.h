@@ -1,10 +1,10 @@
-/* counts.h: what the host build counts for tests: the work that a batch costs, whatever the machine. Threads:
- * any. */
+/* counts.h: what the host build counts for tests: the work that a batch costs, whatever the machine. C can
+ * include it, too. Threads: any. */
 #ifndef PST_HOST_COUNTS_H
 #define PST_HOST_COUNTS_H
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 enum pst_cu_host_count {
     PST_HOST_LAUNCHES,
@@ -16,9 +16,12 @@ enum pst_cu_host_count {
     PST_HOST_POLLING,   /* the most blocks of one launch that polls NVMe queues */
     PST_HOST_ELSEWHERE, /* frees of a GPU's memory while the thread uses another GPU, which can make a
                            context there */
+    PST_HOST_LIBRARY,   /* calls of CUB and cuBLASLt that compute; each launches kernels of its own */
+    PST_HOST_QUESTIONS, /* to cuBLASLt's heuristic, for an algorithm */
     PST_HOST_COUNTS,
 };
 
+#ifdef __cplusplus
 void pst_cu_host_counts_add(enum pst_cu_host_count which);
 void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to);
 /* Counts a copy of host memory. */
@@ -26,5 +29,6 @@ void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes);
 
 /* For tests, by dlsym: the counts since the last call. */
 extern "C" __attribute__((visibility("default"))) void pst_cu_host_counts(uint64_t out[PST_HOST_COUNTS]);
+#endif
 
 #endif

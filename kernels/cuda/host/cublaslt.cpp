@@ -1,5 +1,6 @@
 /* cublaslt.cpp: the product of cublasLt.h, as a plain loop. */
 #include "kernels/cuda/host/cublasLt.h"
+#include "kernels/cuda/host/counts.h"
 
 struct pst_cu_host_lt {
     int unused;
@@ -53,6 +54,17 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t which, const void *value,
+                                                size_t bytes)
+{
+    uint64_t *const at = which == CUBLASLT_MATRIX_LAYOUT_ROWS ? &layout->rows : &layout->cols;
+    if (bytes != sizeof *at)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(at, value, bytes);
+    return layout->ld < (int64_t)layout->rows ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
     *preference = new pst_cu_host_preference{{256, 256, 256, 256}};
@@ -77,22 +89,54 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* The shape of a product: rows, columns, and what is summed over. False: the matrices do not match. */
+static bool shape_of(const pst_cu_host_desc *desc, const pst_cu_host_layout *a, const pst_cu_host_layout *b,
+                     const pst_cu_host_layout *c, uint64_t shape[3])
+{
+    shape[0] = desc->op[0] == CUBLAS_OP_N ? a->rows : a->cols;
+    shape[1] = desc->op[1] == CUBLAS_OP_N ? b->cols : b->rows;
+    shape[2] = desc->op[0] == CUBLAS_OP_N ? a->cols : a->rows;
+    return shape[2] == (desc->op[1] == CUBLAS_OP_N ? b->rows : b->cols) && shape[0] == c->rows &&
+           shape[1] == c->cols;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t *results, int *found)
 {
-    const uint64_t m = desc->op[0] == CUBLAS_OP_N ? a->rows : a->cols,
-                   k = desc->op[0] == CUBLAS_OP_N ? a->cols : a->rows;
-    const uint64_t n = desc->op[1] == CUBLAS_OP_N ? b->cols : b->rows,
-                   k_b = desc->op[1] == CUBLAS_OP_N ? b->rows : b->cols;
     *found = 0;
-    if (k != k_b || m != c->rows || n != c->cols)
+    pst_cu_host_counts_add(PST_HOST_QUESTIONS);
+    if (!shape_of(desc, a, b, c, results->algo.shape))
         return CUBLAS_STATUS_INVALID_VALUE;
     *found = 1;
+    results->workspaceSize = 0;
+    results->state = CUBLAS_STATUS_SUCCESS;
     memcpy(results->algo.alignment, preference->alignment, sizeof preference->alignment);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* As on a GPU, an algorithm serves some other shapes, too. Here these are shapes that are not larger than the
+ * one it was chosen for, and have at least half of its size. */
+static bool serves(const cublasLtMatmulAlgo_t *algo, const uint64_t shape[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (shape[i] > algo->shape[i] || shape[i] < algo->shape[i] / 2)
+            return false;
+    return true;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    uint64_t shape[3];
+    if (!shape_of(desc, a, b, c, shape))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *result = {*algo, 0, CUBLAS_STATUS_SUCCESS};
+    return serves(algo, shape) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* Rounds to ten bits of mantissa. */
@@ -112,9 +156,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cudaStream_t stream)
 {
     const void *const given[] = {a, b, c, d};
+    uint64_t shape[3];
+    if (!shape_of(desc, a_layout, b_layout, c_layout, shape))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!serves(algo, shape))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)given[i] % algo->alignment[i] != 0)
             return CUBLAS_STATUS_INVALID_VALUE; /* less aligned than the caller promised */
+    pst_cu_host_counts_add(PST_HOST_LIBRARY);
     const pst_cu_host_desc what = *desc;
     const pst_cu_host_layout la = *a_layout, lb = *b_layout, lc = *c_layout;
     const float scale = *static_cast<const float *>(alpha), keep = *static_cast<const float *>(beta);

@@ -6,7 +6,7 @@
 
 #include <cublasLt.h>
 
-/* The functions that gemm.cu and queue.cu call: cublasLtCreate and so on. */
+/* The functions that gemm.cu, queue.cu and plans.cu call: cublasLtCreate and so on. */
 #define PST_CU_LT_CALLS(CALL)                                                                                \
     CALL(Create)                                                                                             \
     CALL(Destroy)                                                                                            \
@@ -15,10 +15,12 @@
     CALL(MatmulDescSetAttribute)                                                                             \
     CALL(MatrixLayoutCreate)                                                                                 \
     CALL(MatrixLayoutDestroy)                                                                                \
+    CALL(MatrixLayoutSetAttribute)                                                                           \
     CALL(MatmulPreferenceCreate)                                                                             \
     CALL(MatmulPreferenceDestroy)                                                                            \
     CALL(MatmulPreferenceSetAttribute)                                                                       \
     CALL(MatmulAlgoGetHeuristic)                                                                             \
+    CALL(MatmulAlgoCheck)                                                                                    \
     CALL(Matmul)
 
 struct pst_cu_lt {

@@ -3,6 +3,7 @@
 #ifndef PST_HOST_CUB_H
 #define PST_HOST_CUB_H
 
+#include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/cuda_runtime.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ struct DeviceScan {
         }
         if (bytes < HOST_TEMP_BYTES)
             return cudaErrorInvalidValue;
+        pst_cu_host_counts_add(PST_HOST_LIBRARY);
         pst_cu_host_enqueue(stream, [=] {
             std::vector<value> tile, next;
             value sum{};
@@ -56,6 +58,7 @@ struct DeviceRadixSort {
         }
         if (bytes < HOST_TEMP_BYTES)
             return cudaErrorInvalidValue;
+        pst_cu_host_counts_add(PST_HOST_LIBRARY);
         pst_cu_host_enqueue(stream, [=] {
             std::vector<int64_t> order((size_t)n);
             std::iota(order.begin(), order.end(), (int64_t)0);
