@@ -61,7 +61,7 @@ static pst_rc make_device_scratch(struct pst_presample *ps)
 {
     struct pst_minibatch_size found = {.hops = ps->in->key.hops};
     for (int h = 0; h <= found.hops; h++)
-        found.n[h] = ps->vertices_max;
+        found.n[h] = pst_min_i64(ps->vertices_max, ps->bound.n[h]);
     for (int h = 0; h < found.hops; h++)
         found.edges[h] = ps->edges_max;
     const pst_rc rc = pst_expand_device_queue_for(&ps->device, &found);

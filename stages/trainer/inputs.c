@@ -7,6 +7,11 @@
 
 #include "common/store/store.h"
 
+enum {
+    ARRAYS_MAX = 4 + 3 * PST_HOPS_MAX, /* of a minibatch that a step reads */
+    GAP_MOST = 64 << 10, /* bytes: they cross PCIe in the time in which the host starts one more copy */
+};
+
 /* ---- frames -------------------------------------------------------------------------------------- */
 
 pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst_device *device)
@@ -106,37 +111,71 @@ pst_rc pst_inputs_stage(struct pst_inputs *in)
     return rc;
 }
 
-/* Copies an array of the slot to the staging, and returns where it will be. NULL: it has no room there. */
-static const void *bring(struct pst_inputs *in, const struct pst_inputs_given *g, uint64_t at, uint64_t bytes)
+/* Arrays of the slot that are to be copied to the staging. */
+struct wanted {
+    struct {
+        uint64_t at, end; /* bytes of the slot */
+    } array[ARRAYS_MAX];
+    int n;
+};
+
+/* Returns where an array will be. NULL: it has no room there. Keeps the arrays in the slot's order. */
+static const void *want(const struct pst_inputs *in, struct wanted *w, uint64_t at, uint64_t bytes)
 {
     if (at > in->staging_bytes || bytes > in->staging_bytes - at)
         return NULL;
-    (void)in->device->twin->copy(in->device->q, in->staging + at, pst_minibatch_at(g->slot, at),
-                                 bytes); /* the step reports a failure */
+    if (bytes == 0)
+        return in->staging + at;
+    assert(w->n < ARRAYS_MAX);
+    int i = w->n++;
+    for (; i > 0 && w->array[i - 1].at > at; i--)
+        w->array[i] = w->array[i - 1];
+    w->array[i].at = at;
+    w->array[i].end = at + bytes;
     return in->staging + at;
 }
 
-/* Brings the rows that are not cached to the cached ones: all in one piece if none is cached. */
-static const void *bring_rows(struct pst_inputs *in, const struct pst_inputs_given *g)
+/* Copies them. Arrays that lie close together are one copy, with what is between them. The step reports a
+ * failure. */
+static void bring(struct pst_inputs *in, const struct pst_inputs_given *g, const struct wanted *w)
+{
+    for (int i = 0; i < w->n;) {
+        const uint64_t at = w->array[i].at;
+        uint64_t end = w->array[i++].end;
+        for (; i < w->n && w->array[i].at <= end + GAP_MOST; i++)
+            end = w->array[i].end > end ? w->array[i].end : end;
+        (void)in->device->twin->copy(in->device->q, in->staging + at, pst_minibatch_at(g->slot, at),
+                                     end - at);
+    }
+}
+
+/* What is copied for the rows that are not cached: all rows if none is cached. */
+static const void *want_rows(struct pst_inputs *in, const struct pst_inputs_given *g, struct wanted *w)
+{
+    const struct pst_minibatch *mb = &g->batch.mb;
+    const uint64_t rows = (uint64_t)mb->n[mb->hops];
+    in->rows_brought += g->rows ? mb->requests : rows;
+    if (!g->rows)
+        return want(in, w, mb->features_at, rows * mb->stride_bytes);
+    if (rows * mb->stride_bytes > g->rows_bytes || mb->requests > rows)
+        return NULL;
+    in->rows_cached += rows - mb->requests;
+    const bool some = mb->requests < rows;
+    return !some || want(in, w, mb->missing_at, mb->requests * sizeof(int32_t)) ? g->rows : NULL;
+}
+
+/* Brings the missing rows to the cached ones. Their positions have been brought. */
+static void bring_rows(struct pst_inputs *in, const struct pst_inputs_given *g)
 {
     const struct pst_minibatch *mb = &g->batch.mb;
     const uint64_t rows = (uint64_t)mb->n[mb->hops], stride = mb->stride_bytes;
     const char *from = pst_minibatch_at(g->slot, mb->features_at);
-    in->rows_brought += g->rows ? mb->requests : rows;
-    if (!g->rows)
-        return bring(in, g, mb->features_at, rows * stride);
-    if (rows * stride > g->rows_bytes || mb->requests > rows)
-        return NULL;
-    in->rows_cached += rows - mb->requests;
-    if (mb->requests == rows) {
+    const int32_t *missing = (const int32_t *)(const void *)(in->staging + mb->missing_at);
+    if (mb->requests == rows)
         (void)in->device->twin->copy(in->device->q, g->rows, from, rows * stride);
-        return g->rows;
-    }
-    const int32_t *missing = bring(in, g, mb->missing_at, mb->requests * sizeof *missing);
-    if (missing)
+    else
         in->device->twin->gather(in->device->q, from, stride, missing, g->rows, stride, missing, mb->requests,
                                  mb->feature_dim * pst_dtype_bytes((enum pst_dtype)mb->feature_dtype));
-    return missing ? g->rows : NULL;
 }
 
 static void point_at_slot(const void *slot, struct pst_gnn_batch *b)
@@ -160,18 +199,23 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
     point_at_slot(g->slot, b);
     if (!in->staging)
         return PST_OK;
-    b->features = bring_rows(in, g);
-    b->vertices = bring(in, g, mb->vertices_at, (uint64_t)mb->n[mb->hops] * sizeof *b->vertices);
-    b->labels = bring(in, g, mb->labels_at, (uint64_t)mb->n[0] * sizeof *b->labels);
+    struct wanted w = {.n = 0};
+    b->features = want_rows(in, g, &w);
+    b->vertices = want(in, &w, mb->vertices_at, (uint64_t)mb->n[mb->hops] * sizeof *b->vertices);
+    b->labels = want(in, &w, mb->labels_at, (uint64_t)mb->n[0] * sizeof *b->labels);
     bool all = b->features && b->vertices && b->labels;
     for (uint32_t h = 0; h < mb->hops; h++) {
-        b->indptr[h] = bring(in, g, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
-        b->indices[h] = bring(in, g, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
+        b->indptr[h] = want(in, &w, mb->indptr_at[h], ((uint64_t)mb->n[h] + 1) * sizeof *b->indptr[h]);
+        b->indices[h] = want(in, &w, mb->indices_at[h], (uint64_t)b->edges[h] * sizeof *b->indices[h]);
         const bool weighs = b->weights[h];
         if (weighs)
-            b->weights[h] = bring(in, g, mb->weights_at[h], (uint64_t)b->edges[h] * sizeof *b->weights[h]);
+            b->weights[h] = want(in, &w, mb->weights_at[h], (uint64_t)b->edges[h] * sizeof *b->weights[h]);
         all = all && b->indptr[h] && b->indices[h] && (!weighs || b->weights[h]);
     }
+    if (all)
+        bring(in, g, &w);
+    if (all && g->rows)
+        bring_rows(in, g);
     return all ? PST_OK
                : pst_fail(PST_E_PEER,
                           "an array of the batch overlaps the features, or the batch has more cached rows "

@@ -15,12 +15,15 @@ static pst_rc take(struct pst_trainer_targets *t, struct pst_trainer_values *val
 {
     const uint64_t all = (uint64_t)t->most * bytes;
     values->bytes = bytes;
+    if (pst_device_is_cuda(t->device)) {
+        const pst_rc rc = pst_device_take(t->device, PST_TWIN_MEMORY_PINNED, all, what, &values->host);
+        return rc == PST_OK ? pst_device_take(t->device, PST_TWIN_MEMORY_DEVICE, all, what, &values->device)
+                            : rc;
+    }
     values->host = malloc(all + 1);
-    if (!values->host)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRIu64 " bytes for %s", all, what);
-    return pst_device_is_cuda(t->device)
-               ? pst_device_take(t->device, PST_TWIN_MEMORY_DEVICE, all, what, &values->device)
-               : PST_OK;
+    return values->host
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRIu64 " bytes for %s", all, what);
 }
 
 static pst_rc read_degrees(struct pst_trainer_targets *t)
@@ -61,8 +64,10 @@ pst_rc pst_trainer_targets_open(struct pst_trainer_targets *t, const struct pst_
 void pst_trainer_targets_close(struct pst_trainer_targets *t)
 {
     free(t->all);
-    free(t->degrees.host); /* the device releases its own memory */
-    free(t->multilabels.host);
+    if (t->device && !pst_device_is_cuda(t->device)) { /* a GPU's memory is released with the device */
+        free(t->degrees.host);
+        free(t->multilabels.host);
+    }
     *t = (struct pst_trainer_targets){.all = NULL};
 }
 

@@ -12,7 +12,8 @@
 
 /* Values of a minibatch's vertices. */
 struct pst_trainer_values {
-    void *host, *device; /* NULL: the model does not need them; device is NULL on a CPU, too */
+    void *host, *device; /* NULL: the model does not need them; device is NULL on a CPU, too; otherwise host
+                            is pinned, so that the copy does not wait for the device */
     size_t bytes;        /* of one vertex */
 };
 

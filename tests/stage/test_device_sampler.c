@@ -2,6 +2,7 @@
 #include "stages/sampler.c"
 
 #include "tests/stage/stage_host.h"
+#include "tests/kernel/host_counts.h"
 
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"
@@ -13,6 +14,7 @@
 enum { VERTICES = 400, CACHED = 70 };
 
 static char dataset[512];
+static uint64_t spent[PST_HOST_COUNTS]; /* on the last slot; all 0 if it was not counted */
 
 /* ---- the host's other half: frames --------------------------------------------------------------- */
 
@@ -54,6 +56,10 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         fail_msg("%s", pst_error_text());
     if (self->stream)
         assert_true(gpu_stream_done(self->device, self->stream));
+    if (self->stream && host_counts(spent)) {
+        spent[PST_HOST_WAITS] -= (uint64_t)gpu_own_waits;
+        gpu_own_waits = 0;
+    }
     self->vain_slots += mb->n[mb->hops] == 0;
     self->vain_requests += mb->n[mb->hops] == 0 ? mb->requests : 0;
     self->sent_digest = digest_of(self->sent_digest, mb);
@@ -304,6 +310,40 @@ static void damage_is_named(void **state)
         fail_msg("%s", pst_error_text());
 }
 
+/* What a batch costs: the table in kernels/cuda/README.md. */
+static void counts_are_held(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    const struct choice cached = {"[4, 3]", "false", "\"1GiB\"", 1, "1", NULL, NULL};
+    if (!gpu_is_virtual())
+        skip();
+    assert_int_equal(run(&gpu, "cuda:0", &cached), PST_OK);
+    assert_true(gpu.frames > 1 && number_after(gpu.reports, "\"hits\": ") > 0);
+    assert_int_equal(spent[PST_HOST_LAUNCHES], 20);
+    assert_int_equal(spent[PST_HOST_LIBRARY], 6);
+    assert_int_equal(spent[PST_HOST_COPIES], 5);
+    assert_int_equal(spent[PST_HOST_WAITS], 1);
+}
+
+/* CUDA may wait for the stream before it copies more than 64 KiB from pageable memory. */
+static void many_seeds_do_not_wait(void **state)
+{
+    (void)state;
+    enum { MANY_VERTICES = 22500 }; /* 9000 of them are seeds */
+    struct pst_stage gpu;
+    if (!gpu_is_virtual())
+        skip();
+    host_begin(&gpu, host_dataset("large", MANY_VERTICES), "cuda:0", scratch);
+    host_set(&gpu, "fanout", "[0]");
+    host_set(&gpu, "batch", "9000");
+    assert_int_equal(sample_all(&gpu), PST_OK);
+    assert_true(gpu.frames > 0);
+    host_end(&gpu);
+    assert_true(spent[PST_HOST_COPIES] > 0);
+    assert_int_equal(spent[PST_HOST_PAGEABLE], 0);
+}
+
 static int setup(void **state)
 {
     gpu_setup();
@@ -322,6 +362,8 @@ int main(void)
         cmocka_unit_test(few_rows_are_read_in_vain),
         cmocka_unit_test(many_overflows_are_a_warning),
         cmocka_unit_test(limits_are_named),
+        cmocka_unit_test(counts_are_held),
+        cmocka_unit_test(many_seeds_do_not_wait),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

@@ -1,6 +1,7 @@
 /* The trainer on a GPU against the trainer on the CPU. The GPU is the host build (kernels/cuda/host) unless
  * PENSTOCK_TWIN=cuda asks for the real one. */
 #include "tests/kernel/random_batch.h"
+#include "tests/kernel/host_counts.h"
 #include "tests/stage/trainer_host.h"
 #include "tests/stage/virtual_gpu.h"
 
@@ -254,6 +255,45 @@ static void test_checkpoints(void **state)
     exchange("cuda:0", "cpu:0");
 }
 
+/* What a batch costs: the table in kernels/cuda/README.md. */
+static void test_counts(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    uint64_t spent[PST_HOST_COUNTS];
+    if (!gpu_is_virtual())
+        skip();
+    begin_on(&gpu, "cuda:0", in_scratch("counts"), NULL);
+    for (uint64_t batch = 0; batch < 2; batch++) { /* the first also has what opening put on the queue */
+        gpu_own_waits = 0;
+        train_batches(&gpu, batch, batch + 1, false);
+        assert_true(gpu_stream_done(gpu.device, gpu.stream));
+        assert_true(host_counts(spent));
+    }
+    assert_int_equal(spent[PST_HOST_LAUNCHES], 16);
+    assert_int_equal(spent[PST_HOST_LIBRARY], 11);
+    assert_int_equal(spent[PST_HOST_COPIES], 6);
+    assert_int_equal(spent[PST_HOST_PAGEABLE], 0);
+    assert_int_equal(spent[PST_HOST_QUESTIONS], 0);
+    assert_int_equal(spent[PST_HOST_WAITS] - (uint64_t)gpu_own_waits, 1);
+    host_end(&gpu);
+}
+
+/* CUDA may wait for the stream before it copies much from pageable memory. */
+static void test_degrees_are_pinned(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    host_init(&gpu, in_scratch("pinned"));
+    gpu.device = "cuda:0";
+    gpu.set[0][0] = "model";
+    gpu.set[0][1] = "\"gcn\"";
+    assert_int_equal(host_open(&gpu), PST_OK);
+    const uint64_t bytes = (uint64_t)gpu.state->config.rows_max * sizeof(int64_t);
+    assert_in_range(gpu.state->device.pinned_bytes, bytes, bytes + PST_PAGE);
+    host_end(&gpu);
+}
+
 static void expect_no_start(const char *device, const char *why)
 {
     struct pst_stage host;
@@ -291,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models),       cmocka_unit_test(test_epochs_agree),
         cmocka_unit_test(test_halves_agree), cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_counts),       cmocka_unit_test(test_degrees_are_pinned),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown);

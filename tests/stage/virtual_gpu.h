@@ -40,6 +40,8 @@ static inline void gpu_setup(void)
     _exit(gpu_is_virtual() ? 1 : GPU_SKIPPED);
 }
 
+static int gpu_own_waits; /* the test's, among those that the host build counts */
+
 /* All that a stage has put in its stream is done, as for the next user of a slot. False: it cannot be told.
  */
 static inline bool gpu_stream_done(const char *device, void *stream)
@@ -48,6 +50,7 @@ static inline bool gpu_stream_done(const char *device, void *stream)
     const struct pst_gpus *gpus;
     char why[PST_GPUS_WHY_BYTES];
     void *event;
+    gpu_own_waits++;
     return pst_gpus_open(&gpus) == PST_OK && gpus->event_new(gpu, false, &event, why) == PST_OK &&
            gpus->event_record(gpu, event, stream, why) == PST_OK &&
            gpus->event_wait(gpu, event, NULL, true, why) == PST_OK &&

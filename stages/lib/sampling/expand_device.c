@@ -29,6 +29,20 @@ static pst_rc take(struct pst_expander_device *x, int64_t n, size_t size, const 
     return pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)n * size, what, at);
 }
 
+/* CUDA copies more than 64 KiB from pageable memory only after it has waited for the stream. So the seeds go
+ * through pinned memory. */
+static pst_rc take_seeds(struct pst_expander_device *x)
+{
+    void *seeds = NULL, *staged = NULL;
+    const uint64_t bytes = (uint64_t)x->size.n[0] * sizeof *x->seeds;
+    pst_rc rc = pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, bytes, "a batch's seeds", &seeds);
+    if (rc == PST_OK)
+        rc = pst_device_take(x->device, PST_TWIN_MEMORY_PINNED, bytes, "a copy of a batch's seeds", &staged);
+    x->seeds = seeds;
+    x->staged = staged;
+    return rc;
+}
+
 pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
                                 const struct pst_csc *device_graph,
                                 const struct pst_sampling_opened *algorithm,
@@ -41,10 +55,10 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     *x = (struct pst_expander_device){
         .device = device, .graph = *device_graph, .algorithm = algorithm, .size = *size};
     const int64_t vertices = size->n[size->hops], edges = most_edges(size);
-    void *table = NULL, *seeds, *found, *ids, *indptr, *numbers, *weights = NULL;
+    void *table = NULL, *found, *ids, *indptr, *numbers, *weights = NULL;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
     if (rc == PST_OK)
-        rc = take(x, size->n[0], sizeof *x->seeds, "a batch's seeds", &seeds);
+        rc = take_seeds(x);
     if (rc == PST_OK)
         rc = take(x, vertices, sizeof *x->vertices, "a batch's vertices", &found);
     if (rc == PST_OK)
@@ -63,7 +77,6 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     if (rc != PST_OK)
         return rc;
     x->table = device->twin->dedup_init(table, vertices);
-    x->seeds = seeds;
     x->vertices = found;
     x->ids = ids;
     x->indptr = indptr;
@@ -77,7 +90,8 @@ void pst_expander_device_release(struct pst_expander_device *x)
 {
     if (x->device == NULL)
         return;
-    void *const taken[] = {x->table, x->seeds, x->vertices, x->ids, x->indptr, x->numbers, x->weights};
+    void *const taken[] = {x->table, x->seeds,  x->staged,  x->vertices,
+                           x->ids,   x->indptr, x->numbers, x->weights};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         pst_device_give(x->device, taken[i]);
     *x = (struct pst_expander_device){0};
@@ -134,7 +148,10 @@ pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key ke
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
     assert(n <= x->size.n[0]);
-    (void)twin->copy(q, x->seeds, seeds, (size_t)n * sizeof *seeds);
+    assert(__atomic_load_n(&x->device->record->sequence, __ATOMIC_ACQUIRE) ==
+           x->device->records); /* the copy of the seeds before has ended */
+    memcpy(x->staged, seeds, (size_t)n * sizeof *seeds);
+    (void)twin->copy(q, x->seeds, x->staged, (size_t)n * sizeof *seeds);
     (void)twin->fill(q, x->numbers, 0, PST_EXPAND_DEVICE_NUMBERS * sizeof *x->numbers);
     twin->dedup_reset(q, x->table);
     (void)twin->dedup(q, x->table, x->seeds, n, x->vertices, x->numbers, room(x, 0), NULL);

@@ -17,9 +17,11 @@ struct pst_expander_device {
     struct pst_device *device;
     struct pst_csc graph; /* its arrays can be read by the device's kernels (topology.h) */
     const struct pst_sampling_opened *algorithm;
-    struct pst_minibatch_size size; /* the largest minibatch: sizes the memory below, all on the device */
+    struct pst_minibatch_size
+        size; /* the largest minibatch: sizes the memory below, on the device unless it says so */
     struct pst_dedup *table;
     int64_t *seeds, *vertices, *ids;
+    int64_t *staged;  /* the seeds in pinned memory, from which the device copies them */
     float *weights;   /* of one hop; NULL: the algorithm does not weigh edges */
     int32_t *indptr;  /* of one hop */
     int64_t *numbers; /* see the functions below */
@@ -60,9 +62,11 @@ struct pst_expand_device_block {
     float *weights;
 };
 
-/* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. The hops
- * set key.hop. blocks: one a hop; NULL: the caller wants only vertices and counts. pst_expand_device_done
- * reports a sample that does not fit (PST_E_LIMIT) and an id that is out of range (PST_E_FORMAT). */
+/* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. It does not
+ * wait for the device, and seeds may change when it returns. The caller must have waited for the minibatch
+ * before (pst_expand_device_done). The hops set key.hop. blocks: one a hop; NULL: the caller wants only
+ * vertices and counts. pst_expand_device_done reports a sample that does not fit (PST_E_LIMIT) and an id that
+ * is out of range (PST_E_FORMAT). */
 PST_API PST_MUST_USE pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key,
                                               const int64_t *fanout, const int64_t *seeds, int64_t n,
                                               const struct pst_expand_device_block *blocks);
