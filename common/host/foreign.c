@@ -244,7 +244,7 @@ static json_t *size_message(const struct pst_stage *self)
 {
     static const char *const keys[] = {"params", "dataset",  "run_dir",     "resume",   "seed",
                                        "epochs", "device",   "start_batch", "instance", "instances",
-                                       "linked", "identity", "replica",     "replicas"};
+                                       "linked", "identity", "replica",     "replicas", "dataset_digest"};
     json_t *message = json_pack("{ss ss sO}", "type", "size", "name", self->name, "oneshots",
                                 self->oneshots ? self->oneshots : json_null());
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -322,6 +322,30 @@ static pst_rc foreign_open(struct pst_stage *self)
 
 /* ---- while it runs ------------------------------------------------------------------------------- */
 
+/* Tells the program that the run ends, and hears its last reports while it writes a checkpoint. Slots no
+ * longer matter. A program that asked for no time gets what foreign_close gives it. */
+static pst_rc finish(struct pst_stage *self)
+{
+    struct pst_host_foreign *f = pst_state(self);
+    pst_rc rc = send_json(self, json_pack("{ss}", "type", "finish"));
+    const double until = pst_now() + f->patience_ms * 1e-3;
+    bool ended = f->done || f->pid <= 0;
+    while (rc == PST_OK && !ended && pst_now() < until) {
+        zmq_pollitem_t items[2] = {{.socket = f->wire.socket, .events = ZMQ_POLLIN},
+                                   {.fd = f->pidfd, .events = ZMQ_POLLIN}};
+        (void)zmq_poll(items, 2, 100);
+        ended = items[1].revents != 0; /* what it sent before comes first */
+        zmq_msg_t msg;
+        while (rc == PST_OK && pst_wire_recv(&f->wire, f->pid, &msg)) {
+            if (zmq_msg_size(&msg) > 0 && *(const char *)zmq_msg_data(&msg) == '{')
+                rc = pst_host_hear(self, zmq_msg_data(&msg), zmq_msg_size(&msg));
+            (void)zmq_msg_close(&msg);
+        }
+        ended = ended || f->done;
+    }
+    return rc;
+}
+
 static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
 {
     struct pst_host_foreign *f = pst_state(self);
@@ -347,7 +371,7 @@ static pst_rc foreign_event(struct pst_stage *self, const struct pst_event *ev)
                                    .arg = {ev->credit.version, ev->credit.dirty}};
         return send_wire(self, PST_WIRE_RETURN, ev->port, &frame);
     case PST_EV_END: return send_wire(self, PST_WIRE_END, ev->port, &frame);
-    case PST_EV_FINISH: return send_json(self, json_pack("{ss}", "type", "finish"));
+    case PST_EV_FINISH: return finish(self);
     case PST_EV_FD:
         rc = listen_all(self); /* first: its last words may say why it ended */
         if (rc == PST_OK && ev->fd == f->pidfd) {

@@ -72,6 +72,19 @@ static pst_rc hear_publish(struct pst_stage *self, const json_t *message)
     return pst_publish(self, port, path);
 }
 
+static pst_rc hear_patience(struct pst_stage *self, const json_t *message)
+{
+    struct pst_host_foreign *f = pst_state(self);
+    const json_t *seconds = json_object_get(message, "seconds");
+    const double s = json_number_value(seconds);
+    if (!json_is_number(seconds) || !(s >= 0 && s <= PST_HOST_PATIENCE_S_MAX))
+        return pst_fail(PST_E_PEER,
+                        "external program %s sent \"patience\" without \"seconds\" (a number from 0 to %d)",
+                        self->caps.file, PST_HOST_PATIENCE_S_MAX);
+    f->patience_ms = (int)(s * 1e3);
+    return PST_OK;
+}
+
 pst_rc pst_host_hear_json(struct pst_stage *self, const json_t *message)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
@@ -85,6 +98,8 @@ pst_rc pst_host_hear_json(struct pst_stage *self, const json_t *message)
         return pst_fail(PST_E_PEER, "%s", text ? text : "the external program failed without a message");
     if (strcmp(type, "report") == 0)
         return hear_report(self, message);
+    if (strcmp(type, "patience") == 0)
+        return hear_patience(self, message);
     if (strcmp(type, "total") == 0)
         return hear_total(self, message);
     if (strcmp(type, "publish") == 0)

@@ -8,12 +8,15 @@
 #include "common/host/wire_socket.h"
 #include "common/wire.h"
 
+#define PST_HOST_PATIENCE_S_MAX 100 /* less than the supervisor gives a stage to finish */
+
 struct pst_host_foreign { /* the state of the stage that the bridge is */
     struct pst_wire_socket wire;
     struct pst_host_hand hand;
     pid_t pid; /* 0: it has ended */
     int pidfd;
     int stopped_looks; /* in a row that found it stopped */
+    int patience_ms;   /* from "finish" to the end of the program, which may write a checkpoint */
     bool open;         /* it knows its routes */
     bool started, done;
 };

@@ -63,7 +63,8 @@ static bool open_input(struct pst_stage *self, const json_t *j, const char *page
     in->back = json_is_true(json_object_get(j, "back"));
     in->ordered = (self->desc.ports[in->port].flags & PST_PORT_ORDERED) != 0;
     in->nrings = find_rings(self, json_object_get(j, "rings"), in->rings);
-    uint64_t n = (uint64_t)self->instances, start = self->start_batch;
+    uint64_t n = (uint64_t)self->instances,
+             start = (uint64_t)json_integer_value(json_object_get(j, "start_batch"));
     in->next_batch = start + ((uint64_t)self->instance + n - start % n) % n;
     in->pending_cap = 64;
     in->pending = calloc(in->pending_cap, sizeof *in->pending);

@@ -341,7 +341,7 @@ pst_rc pst_run_init_board(struct pst_supervisor *sv)
         const struct pst_route *route = &sv->graph->routes[r];
         rc = pst_pool_init((struct pst_pool *)(void *)(base + sv->pools_at[r]), (uint32_t)route->slots,
                            (uint32_t)instances_of(sv, route->stage), goes_by_turn(sv, route->stage),
-                           slots_return(sv, r), sv->opt->start_batch);
+                           slots_return(sv, r), sv->start_batch[route->stage]);
     }
     for (int l = 0; l < sv->pl->nlinks; l++)
         for (int p = 0; sv->rings_at[l] && p < instances_of(sv, sv->pl->links[l].from); p++)
@@ -374,7 +374,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
                           stage->caps.file ? stage->caps.file : stage->caps.run, "base_dir", sv->pl->base_dir,
                           "params", stage->params, "index", index, "instance", in->number, "instances",
                           stage->instances, "seed", (json_int_t)sv->pl->seed, "epochs",
-                          (json_int_t)sv->pl->epochs, "start_batch", (json_int_t)sv->opt->start_batch,
+                          (json_int_t)sv->pl->epochs, "start_batch", (json_int_t)sv->start_batch[in->stage],
                           "dataset", sv->pl->dataset, "run_dir", sv->opt->run_dir, "resume", sv->opt->resume,
                           "inbox", in->inbox, "linked", linked, "trace", sv->opt->trace, "returns", returns);
     char *identity = pst_pipeline_identity(sv->pl);
@@ -382,7 +382,9 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     free(identity);
     if (sv->opt->batches > 0)
         (void)json_object_set_new(
-            j, "stop_batch", json_integer((json_int_t)sv->opt->start_batch + (json_int_t)sv->opt->batches));
+            j, "stop_batch",
+            json_integer((json_int_t)sv->start_batch[in->stage] + (json_int_t)sv->opt->batches));
+    (void)json_object_set_new(j, "dataset_digest", json_string(sv->opt->dataset_digest));
     (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
     (void)json_object_set_new(j, "replica", json_integer(stage->replica));
     (void)json_object_set_new(j, "replicas", json_integer(stage->replicas > 0 ? stage->replicas : 1));
@@ -463,9 +465,11 @@ json_t *pst_run_open_message(const struct pst_supervisor *sv, int index)
         if (pst_link_oneshot(sv->pl, link))
             continue;
         if (link->to == in->stage)
-            (void)json_array_append_new(inputs, json_pack("{si sb so so}", "port", link->to_port, "back",
-                                                          link->back, "rings", rings(sv, l, -1, in->number),
-                                                          "producers", peers(sv, link->from)));
+            (void)json_array_append_new(
+                inputs,
+                json_pack("{si sb sI so so}", "port", link->to_port, "back", link->back, "start_batch",
+                          (json_int_t)sv->start_batch[link->back ? in->stage : link->from], "rings",
+                          rings(sv, l, -1, in->number), "producers", peers(sv, link->from)));
         if (link->from == in->stage)
             (void)json_array_append_new(outputs, json_pack("{si so so}", "port", link->from_port, "rings",
                                                            rings(sv, l, in->number, -1), "consumers",

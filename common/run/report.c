@@ -207,6 +207,18 @@ static void print_number(FILE *out, const char *label, const json_t *object, con
     }
 }
 
+/* A figure that the stage did not report is '-'. */
+static void print_reported(FILE *out, const char *label, const json_t *object, const char *key,
+                           const char *fmt)
+{
+    const json_t *value = json_object_get(object, key);
+    fputs(label, out);
+    if (json_is_number(value))
+        fprintf(out, fmt, json_number_value(value)); /* formats are constants of the caller below */
+    else
+        fputc('-', out);
+}
+
 static void print_disk(FILE *out, const json_t *io)
 {
     if (!json_object_get(io, "backend"))
@@ -225,8 +237,10 @@ void pst_report_print(const json_t *report, FILE *out)
     size_t n = json_array_size(json_object_get(report, "epochs"));
     if (n > 0) {
         const json_t *last = json_array_get(json_object_get(report, "epochs"), n - 1);
-        fprintf(out, "  %-20s%zu, the last in %.2f s, loss %.4f\n", "epochs", n, num(last, "seconds"),
-                num(last, "loss"));
+        fprintf(out, "  %-20s%zu", "epochs", n);
+        print_reported(out, ", the last in ", last, "seconds", "%.2f s");
+        print_reported(out, ", loss ", last, "loss", "%.4f");
+        fputc('\n', out);
         print_number(out, "seeds per second", last, "seeds_per_second", "%.0f");
         print_number(out, "edges per second", last, "edges_per_second", "%.0f");
     }

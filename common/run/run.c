@@ -457,6 +457,7 @@ static void finish_report(struct pst_supervisor *sv)
     if (sv->pl->bus_bytes_per_s > 0 && sv->board != NULL)
         pst_report_bus(sv->report, sv->pl->bus_bytes_per_s, sv->pl->bus_dilate,
                        atomic_load(&sv->board->bus.bytes), atomic_load(&sv->board->bus.drive_bytes));
+    pst_run_tell_best(sv);
     pst_report_finish(sv->report);
     pst_run_stop_release(sv);
     pst_live_forget(sv->opt->run_dir);
@@ -510,7 +511,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
     (void)sigprocmask(SIG_BLOCK, &set, &old); /* before ZeroMQ starts threads, which inherit it */
     pst_proc_adopt();
     sv->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (sv->signals < 0 || pst_run_launch(sv) != PST_OK) {
+    if (sv->signals < 0 || pst_run_starts(sv) != PST_OK || pst_run_launch(sv) != PST_OK) {
         if (sv->signals < 0)
             (void)pst_fail_errno("cannot receive signals");
         fail_here(sv);

@@ -17,12 +17,21 @@ struct pst_run_file { /* a file that the run reads, as it was when it was checke
     int64_t bytes, mtime_ns;
 };
 
+struct pst_run_start { /* the first batch of an input */
+    char port[PST_NAME_MAX];
+    uint64_t batch;
+};
+
 struct pst_run_options {
     const char *id;      /* of pst_run_id: names the run's sockets */
     const char *run_dir; /* it exists, and the caller has locked it */
     const char *resume;  /* checkpoint file to go on from, or NULL */
     uint64_t start_batch;
-    uint64_t batches; /* the run ends after so many; 0: after its epochs */
+    char start_stage[PST_NAME_MAX];             /* the stage that wrote the checkpoint; empty: not known */
+    struct pst_run_start starts[PST_PORTS_MAX]; /* of its inputs */
+    int nstarts;
+    char dataset_digest[17]; /* of struct pst_dataset; for the checkpoints of foreign stages */
+    uint64_t batches;        /* the run ends after so many; 0: after its epochs */
     bool trace;
     bool progress; /* a live line on standard error */
     bool debug;    /* a process may stand still for as long as it likes; says how to attach a debugger */

@@ -87,6 +87,7 @@ struct pst_supervisor {
     uint64_t
         rings_at[2 * PST_PIPELINE_LINKS_MAX]; /* of each link: producers x consumers rings from here on */
     uint32_t ring_refs[2 * PST_PIPELINE_LINKS_MAX], ring_capacity[2 * PST_PIPELINE_LINKS_MAX];
+    uint64_t start_batch[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* of each stage */
     uint64_t meet_at[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* of a stage whose replicas meet; else 0 */
     struct pst_region board_map;
     struct pst_board *board;
@@ -115,6 +116,10 @@ void pst_run_tell_type(struct pst_supervisor *sv, const char *name, const char *
 void pst_run_ask_block(struct pst_supervisor *sv, int block); /* of its memory host */
 void pst_run_advance(
     struct pst_supervisor *sv); /* takes the steps of the start-up that have become possible */
+/* Fills start_batch. A stage with several inputs of batches, such as a trainer that also validates, has a
+ * number for each input, and so for the stages before this input. PST_E_ARG: the checkpoint's do not suit the
+ * links. */
+pst_rc pst_run_starts(struct pst_supervisor *sv);
 
 /* say.c */
 enum pst_run_log { PST_RUN_LOG_PATH, PST_RUN_LOG_TAIL };
@@ -133,6 +138,8 @@ void pst_watch_movement(struct pst_supervisor *sv, double now, bool paused);
 
 /* stop.c. An epoch has ended with this row of the report: does the run end here? */
 bool pst_run_stop_after(struct pst_supervisor *sv, const json_t *row);
+/* If no stage has told the best epoch, it is that of the best metric: of `stop`, or val_accuracy. */
+void pst_run_tell_best(struct pst_supervisor *sv);
 void pst_run_stop_release(struct pst_supervisor *sv);
 
 /* watch.c */

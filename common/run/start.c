@@ -1,8 +1,10 @@
-/* start.c: messages to stages and memory hosts, and the start-up, step by step. */
+/* start.c: messages to stages and memory hosts, the start-up, step by step, and the batches with which a
+ * resumed run begins. */
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
+#include "common/error.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/run/run_impl.h"
 #include "common/util/clock.h"
@@ -130,4 +132,60 @@ void pst_run_advance(struct pst_supervisor *sv)
             if (!sv->instances[i].early)
                 start_instance(sv, &sv->instances[i]);
     }
+}
+
+/* ---- where batches begin ------------------------------------------------------------------------- */
+
+#define UNKNOWN UINT64_MAX
+
+/* Gives the number to `stage` and to all stages that are connected with it, except `end`. False: one of them
+ * has another number. */
+static bool give(struct pst_supervisor *sv, int stage, int end, uint64_t batch)
+{
+    bool changed = true;
+    if (sv->start_batch[stage] != UNKNOWN && sv->start_batch[stage] != batch)
+        return false;
+    sv->start_batch[stage] = batch;
+    while (changed) {
+        changed = false;
+        for (int l = 0; l < sv->pl->nlinks; l++) {
+            const struct pst_link_spec *link = &sv->pl->links[l];
+            uint64_t *from = &sv->start_batch[link->from], *to = &sv->start_batch[link->to];
+            if (link->from == end || link->to == end || pst_link_oneshot(sv->pl, link) || *from == *to ||
+                (*from != batch && *to != batch))
+                continue;
+            if (*from != UNKNOWN && *to != UNKNOWN)
+                return false;
+            *from = *to = batch;
+            changed = true;
+        }
+    }
+    return true;
+}
+
+pst_rc pst_run_starts(struct pst_supervisor *sv)
+{
+    const struct pst_run_options *opt = sv->opt;
+    const int end = opt->nstarts > 0 ? pst_pipeline_stage(sv->pl, opt->start_stage) : -1;
+    if (opt->nstarts > 0 && end < 0)
+        return pst_fail(PST_E_ARG,
+                        "cannot resume from %s: the stage %s wrote it, and this pipeline has no such stage",
+                        opt->resume, opt->start_stage);
+    for (int s = 0; s < sv->pl->nstages; s++)
+        sv->start_batch[s] = UNKNOWN;
+    for (int i = 0; i < opt->nstarts; i++)
+        for (int l = 0; l < sv->pl->nlinks; l++) {
+            const struct pst_link_spec *link = &sv->pl->links[l];
+            const struct pst_stage_desc *desc = sv->pl->stages[link->to].caps.desc;
+            if (link->to == end && strcmp(desc->ports[link->to_port].name, opt->starts[i].port) == 0 &&
+                !give(sv, link->from, end, opt->starts[i].batch))
+                return pst_fail(PST_E_ARG,
+                                "cannot resume from %s: a stage sends batches to several inputs of %s, which "
+                                "are at different batches: use a stage for each input",
+                                opt->resume, opt->start_stage);
+        }
+    for (int s = 0; s < sv->pl->nstages; s++)
+        if (sv->start_batch[s] == UNKNOWN)
+            sv->start_batch[s] = opt->start_batch;
+    return PST_OK;
 }

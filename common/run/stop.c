@@ -1,5 +1,6 @@
 /* stop.c: the pipeline's `stop`: the run ends when a figure of the epochs has not improved for some epochs.
- * The figures are kept in RUN/stop.json, so that a resumed run ends after the same epoch. */
+ * The figures are kept in RUN/stop.json, so that a resumed run ends after the same epoch. Also the best epoch
+ * of a stage that reports only epochs. */
 #include "common/run/run_impl.h"
 
 #include <math.h>
@@ -116,6 +117,31 @@ bool pst_run_stop_after(struct pst_supervisor *sv, const json_t *row)
         return false;
     tell(sv, epoch);
     return true;
+}
+
+void pst_run_tell_best(struct pst_supervisor *sv)
+{
+    const char *metric = sv->pl->stop_metric[0] ? sv->pl->stop_metric : "val_accuracy";
+    const json_t *rows = json_object_get(sv->report, "epochs"), *test = NULL;
+    struct pst_run_stop best = {.best_epoch = -1};
+    size_t i;
+    json_t *row;
+    if (json_object_get(sv->report, "best_epoch"))
+        return;
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row)
+    {
+        const json_t *value = json_object_get(row, metric), *number = json_object_get(row, "epoch");
+        if (!json_is_number(value) || !json_is_integer(number) ||
+            !improves(&best, metric, json_number_value(value)))
+            continue;
+        best.best = json_number_value(value);
+        best.best_epoch = json_integer_value(number);
+        test = json_object_get(row, "test_accuracy");
+    }
+    if (best.best_epoch >= 0)
+        (void)json_object_set_new(sv->report, "best_epoch", json_integer(best.best_epoch));
+    if (json_is_number(test) && !json_object_get(sv->report, "test_accuracy"))
+        (void)json_object_set_new(sv->report, "test_accuracy", json_real(json_number_value(test)));
 }
 
 void pst_run_stop_release(struct pst_supervisor *sv)

@@ -15,8 +15,11 @@
 #include <xxhash.h>
 
 #define CHECKSUM_KEY "\"checksum\":\""
+#define CRC32_KEY "\"crc32\":\""     /* of a checkpoint that a foreign stage's program wrote */
+#define CRC32_POLYNOMIAL 0xEDB88320u /* reflected, as in zlib, gzip and PNG */
 enum {
     CHECKSUM_DIGITS = 16,
+    CRC32_DIGITS = 8,
     HEADER_ALIGN = 64,    /* tensors begin on a cache line */
     READ_BYTES = 1 << 18, /* at a time, for the checksum */
     LIST_MAX = 4096,      /* checkpoints looked at in one directory; `keep` keeps far fewer */
@@ -256,7 +259,45 @@ static pst_rc check_tensors(const struct pst_checkpoint *ck)
     return PST_OK;
 }
 
-static pst_rc hash_data(const struct pst_checkpoint *ck, XXH3_state_t *state)
+/* A running checksum of either kind. */
+struct sum {
+    XXH3_state_t *xxh3; /* NULL: CRC-32 */
+    uint32_t table[256], crc;
+};
+
+/* False: out of memory. */
+static bool sum_begin(struct sum *s, bool crc32)
+{
+    *s = (struct sum){.xxh3 = crc32 ? NULL : XXH3_createState(), .crc = UINT32_MAX};
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++)
+            value = (value & 1) ? CRC32_POLYNOMIAL ^ value >> 1 : value >> 1;
+        s->table[i] = value;
+    }
+    if (s->xxh3)
+        XXH3_64bits_reset(s->xxh3);
+    return crc32 || s->xxh3;
+}
+
+static void sum_add(struct sum *s, const void *bytes, size_t n)
+{
+    if (s->xxh3)
+        XXH3_64bits_update(s->xxh3, bytes, n);
+    else
+        for (size_t i = 0; i < n; i++)
+            s->crc = s->table[(s->crc ^ ((const uint8_t *)bytes)[i]) & 255] ^ s->crc >> 8;
+}
+
+static void sum_print(const struct sum *s, char digits[CHECKSUM_DIGITS + 1])
+{
+    if (s->xxh3)
+        print_digits(s->xxh3, digits);
+    else
+        snprintf(digits, CHECKSUM_DIGITS + 1, "%08x", ~s->crc);
+}
+
+static pst_rc sum_data(const struct pst_checkpoint *ck, struct sum *s)
 {
     char *buffer = malloc(READ_BYTES);
     if (!buffer)
@@ -266,30 +307,41 @@ static pst_rc hash_data(const struct pst_checkpoint *ck, XXH3_state_t *state)
         const uint64_t bytes = ck->data_bytes - at < READ_BYTES ? ck->data_bytes - at : READ_BYTES;
         rc = read_at(ck, ck->data_at + at, buffer, bytes);
         if (rc == PST_OK)
-            XXH3_64bits_update(state, buffer, bytes);
+            sum_add(s, buffer, bytes);
     }
     free(buffer);
     return rc;
 }
 
+/* The digits of this key in the header's text; NULL: they are not there. *said: the same in the parsed one.
+ */
+static char *find_digits(const struct pst_checkpoint *ck, char *text, const char *name, const char *key,
+                         size_t digits, const char **said)
+{
+    char *place = strstr(text, key);
+    *said = json_string_value(json_object_get(json_object_get(ck->header, "__metadata__"), name));
+    if (!*said || strlen(*said) != digits || !place || strncmp(place + strlen(key), *said, digits) != 0)
+        return NULL;
+    return place + strlen(key);
+}
+
 /* text: the header's bytes, terminated; its checksum digits are overwritten. */
 static pst_rc check_sum(const struct pst_checkpoint *ck, char *text, size_t bytes)
 {
-    const char *said = pst_checkpoint_text(ck, "checksum");
-    char *place = strstr(text, CHECKSUM_KEY);
-    if (!said || strlen(said) != CHECKSUM_DIGITS || !place ||
-        strncmp(place + strlen(CHECKSUM_KEY), said, CHECKSUM_DIGITS) != 0)
+    struct sum sum;
+    const char *said;
+    char *xxh3 = find_digits(ck, text, "checksum", CHECKSUM_KEY, CHECKSUM_DIGITS, &said);
+    char *place = xxh3 ? xxh3 : find_digits(ck, text, "crc32", CRC32_KEY, CRC32_DIGITS, &said);
+    if (!place)
         return pst_fail(PST_E_FORMAT, "%s has no checksum: it was not written by Penstock", ck->path);
-    memcpy(place + strlen(CHECKSUM_KEY), ZERO_DIGITS, CHECKSUM_DIGITS);
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
+    memcpy(place, ZERO_DIGITS, xxh3 ? CHECKSUM_DIGITS : CRC32_DIGITS);
+    if (!sum_begin(&sum, !xxh3))
         return pst_fail(PST_E_NOMEM, "out of memory: cannot verify %s", ck->path);
-    XXH3_64bits_reset(state);
-    XXH3_64bits_update(state, text, bytes);
-    const pst_rc rc = hash_data(ck, state);
+    sum_add(&sum, text, bytes);
+    const pst_rc rc = sum_data(ck, &sum);
     char found[CHECKSUM_DIGITS + 1];
-    print_digits(state, found);
-    XXH3_freeState(state);
+    sum_print(&sum, found);
+    XXH3_freeState(sum.xxh3);
     if (rc != PST_OK)
         return rc;
     if (strcmp(found, said) != 0)

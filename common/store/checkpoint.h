@@ -3,6 +3,8 @@
  * The file is the safetensors format: u64 header bytes, a JSON header, then the tensors' bytes without
  * gaps. Strings are in the header's __metadata__; one of them, "checksum", is the XXH3-64 of the header
  * (with that checksum's digits as zeros) and of all tensor bytes. Any safetensors reader can load it.
+ * A file from the program of a foreign stage may have "crc32" instead: the CRC-32 of the same bytes, as eight
+ * hexadecimal digits.
  *
  * Owner: pst_checkpoint_open fills what the caller owns; pst_checkpoint_close releases it. Threads: one at
  * a time for each open checkpoint; different ones are independent. */

@@ -7,7 +7,8 @@ from wire import *
 
 WAYS = ("good good-drops good-merges batch+1000 batch-max micro part flags-0 flags-1 flags-2 flags-4 twice empty other-slot "
         "release-only release-done early-done done-held closes reopens before-start needs-5 needs-text "
-        "needs-align total-early total-text report-nothing report-stages report-status").split()
+        "needs-align total-early total-text report-nothing report-stages report-status "
+        "patience-text patience-long").split()
 LAST_BATCH = 19  # of the tests' pipelines
 DESCRIPTION = {
     "abi": 3, "name": "rogue", "help": "breaks the protocol",
@@ -65,6 +66,8 @@ def main(wire):
                "needs-align": [{"port": "in", "bytes": 8, "align": 3}]}.get(way, ()))
     wire.tell(type="log", text="a stage may say so at any time")
     wire.ready()
+    if way.startswith("patience"):
+        wire.tell(type="patience", seconds={"patience-text": "many", "patience-long": 101}[way])
     if way == "total-text":
         wire.tell(type="total", port="out", batches="many")
 

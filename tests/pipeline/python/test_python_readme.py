@@ -55,7 +55,7 @@ def runs():
 @test
 def a_stage():
     with Desk() as p:
-        code = block("penstock.Stage(")
+        code = block('penstock.Stage("degrees"')
         assert len(code.splitlines()) <= 12
         with open(p.path("degrees.py"), "w") as f:
             f.write(code)
@@ -65,6 +65,25 @@ def a_stage():
         assert r.returncode == 0, r
         report, = glob.glob(p.path("runs/*/report.json"))
         assert 5 < penstock.read_report(report)["degrees"]["mean"] <= 10
+
+
+@test
+def a_trainer_with_checkpoints():
+    with Desk() as p:
+        with open(p.path("majority.py"), "w") as f:
+            f.write(block('penstock.Stage("majority"'))
+        os.chmod(p.path("majority.py"), 0o755)
+        args = [os.path.join(ROOT, "pipelines", "hyperion.json"), "--dataset", "data/demo", "--set", 'stages.trainer={"run": "./majority.py"}', "--quiet"]
+        command("run", *args, "--run-dir", "a", "--epochs", 3, cwd=p.dir)
+        command("run", *args, "--run-dir", "b", "--epochs", 5, "--resume", "a", cwd=p.dir)
+        code = """
+import numpy as np, penstock
+report, ds = penstock.read_report("b"), penstock.open_dataset("data/demo")
+assert [row["epoch"] for row in report["epochs"]] == [3, 4] and report["best_epoch"] == 0, report["epochs"]
+counts = np.load(penstock.open_checkpoint("b/checkpoints/%08d.safetensors" % (5 * 1)))
+"""
+        batches = penstock.read_report(p.path("a"))["stages"]["sampler"]["items"]  # of three epochs
+        p.python(code.replace("5 * 1", f"5 * {batches // 3}") + "assert counts.sum() == 5 * len(ds.train)\n")
 
 
 @test

@@ -29,6 +29,8 @@ WAYS = {  # how, at batch 7: what the error says
     "needs-align": "sent \"sized\", but needs[0].align is wrong: expected a power of two",
     "total-early": 'sent a "total" without a "port" (an output that fills slots)',
     "total-text": 'sent a "total" without a "port" (an output that fills slots)',
+    "patience-text": 'sent "patience" without "seconds" (a number from 0 to 100)',
+    "patience-long": 'sent "patience" without "seconds" (a number from 0 to 100)',
     "report-nothing": 'sent a report without a "section"',
     "report-stages": 'the stage reported the section "stages", whose name is reserved for the runtime',
     "report-status": 'the stage reported the section "failures", whose name is reserved for the runtime',

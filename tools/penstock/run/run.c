@@ -55,8 +55,35 @@ static const char run_usage[] =
 
 /* ---- resuming ------------------------------------------------------------------------------------ */
 
+/* A foreign stage's checkpoint has the next batch of each of its inputs: {"batch": 12, "val": 4}. */
+static pst_rc read_starts(const struct pst_checkpoint *ck, struct pst_run_options *opt)
+{
+    const char *stage = pst_checkpoint_text(ck, "stage"), *text = pst_checkpoint_text(ck, "next_batches");
+    const char *port;
+    json_t *batch, *all = text ? json_loads(text, 0, NULL) : NULL;
+    pst_rc rc = PST_OK;
+    if (!stage || !text)
+        return PST_OK; /* of one of our own stages */
+    (void)snprintf(opt->start_stage, sizeof opt->start_stage, "%s", stage);
+    if (!json_is_object(all) || json_object_size(all) > PST_PORTS_MAX)
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s: \"next_batches\" is \"%.200s\": expected an object with a number for each input",
+                      ck->path, text);
+    json_object_foreach(rc == PST_OK ? all : NULL, port, batch)
+    {
+        if (!json_is_integer(batch) || json_integer_value(batch) < 0)
+            rc = pst_fail(PST_E_FORMAT, "%s: next_batches.%.60s: expected an integer of at least 0", ck->path,
+                          port);
+        struct pst_run_start *start = &opt->starts[opt->nstarts++];
+        (void)snprintf(start->port, sizeof start->port, "%s", port);
+        start->batch = (uint64_t)json_integer_value(batch);
+    }
+    json_decref(all);
+    return rc;
+}
+
 static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, const char *dataset_digest,
-                              char path[PST_PATH_MAX], uint64_t *start)
+                              char path[PST_PATH_MAX], struct pst_run_options *opt)
 {
     char checkpoints[PST_PATH_MAX], skipped[1024] = "";
     (void)snprintf(checkpoints, sizeof checkpoints, "%.4000s/checkpoints", dir);
@@ -71,7 +98,7 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     if (rc != PST_OK)
         return rc;
     const char *digest = pst_checkpoint_text(&ck, "dataset");
-    rc = pst_checkpoint_u64(&ck, "next_batch", start);
+    rc = pst_checkpoint_u64(&ck, "next_batch", &opt->start_batch);
     if (rc == PST_OK)
         rc = pst_checkpoint_u64(&ck, "seed", &seed);
     if (rc == PST_OK && seed != pl->seed)
@@ -89,6 +116,8 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
                 "warning: %s does not record which batches it was made with: make sure that this pipeline "
                 "trains on the same\n",
                 path);
+    if (rc == PST_OK)
+        rc = read_starts(&ck, opt);
     pst_checkpoint_close(&ck);
     return rc;
 }
@@ -312,8 +341,9 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
                       int *lock)
 {
     pst_rc rc = PST_OK;
+    (void)snprintf(opt->dataset_digest, sizeof opt->dataset_digest, "%s", ds->digest);
     if (args->resume)
-        rc = find_checkpoint(args->resume, pl, ds->digest, checkpoint, &opt->start_batch);
+        rc = find_checkpoint(args->resume, pl, ds->digest, checkpoint, opt);
     if (rc == PST_OK)
         rc = note_files(opt, ds);
     hold_signals();

@@ -1,4 +1,5 @@
 """Penstock for Python: stages, runs, batches in this process, datasets, reports. No compiled parts."""
+from .checkpoints import open_checkpoint
 from .command import RunError, run
 from .dataset import Dataset, FormatError, open_dataset
 from .graphs import from_dgl, from_pyg
@@ -9,4 +10,4 @@ from .stage import Stage, Stopped
 from .weights import glorot
 
 __all__ = ["Batches", "Dataset", "FormatError", "Minibatch", "Report", "RunError", "SlotError", "Stage", "Stopped", "batches", "from_dgl", "from_pyg",
-           "glorot", "open_dataset", "read_plan", "read_report", "run"]
+           "glorot", "open_checkpoint", "open_dataset", "read_plan", "read_report", "run"]

@@ -11,11 +11,13 @@ import sys
 import time
 import types
 
+from .checkpoints import Keeper, read
 from .minibatch import Minibatch
-from .wire import END, FRAME, LAST_PART, Wire
+from .wire import END, FRAME, LAST_MICRO, LAST_PART, Wire
 
 ABI = 3
 NO_LIMIT = 2 ** 53
+SAVE_S = 100  # for the last checkpoint when the run is stopped: the most that the runtime allows
 
 
 class Stopped(BaseException):
@@ -59,7 +61,8 @@ class Stage:
                             "params": [parameter(*item) for item in (params or {}).items()], **more}
         if dataset:
             self.description["dataset"] = dataset
-        self._inputs, self._forwards, self._writes = list(inputs), len(inputs) if forwards else None, writes
+        self.inputs, self._forwards, self._writes = list(inputs), len(inputs) if forwards else None, writes
+        self._keeper = None
         if self.is_program and "--describe" in sys.argv[1:]:
             print(json.dumps(self.description))
             sys.exit(0)
@@ -73,7 +76,9 @@ class Stage:
         self.params = types.SimpleNamespace(**size["params"])
         self.name, self.run_dir, self.resume = size["name"], size["run_dir"], size.get("resume")
         self.seed, self.epochs, self.instance = size["seed"], size["epochs"], size["instance"]
-        self._queues = {port: collections.deque() for port in self._inputs if port in size["linked"]}
+        self._queues = {port: collections.deque() for port in self.inputs if port in size["linked"]}
+        self._check_resume = bool(self.resume) and self.is_program
+        self.next_batches = dict.fromkeys(self._queues, size.get("start_batch", 0))  # the number of each input's next batch
         self._open, self._epoch_began, self._epoch_seeds = set(self._queues), time.monotonic(), 0
         self.wire.open()
         self.wire.ready()
@@ -95,7 +100,7 @@ class Stage:
     def done(self):
         """Says that all is done, and waits for the end. Batches that were not asked for are given back unread."""
         try:
-            for port in self._inputs:
+            for port in self.inputs:
                 for _ in self._messages(port):
                     pass
             self.wire.tell(type="done")
@@ -119,9 +124,9 @@ class Stage:
             if m["type"] in ("stop", "finish"):
                 raise Stopped
         elif m.kind == END:
-            self._open.discard(self._inputs[m.port])
+            self._open.discard(self.inputs[m.port])
         elif m.kind == FRAME and m.flags & LAST_PART:
-            self._queues[self._inputs[m.port]].append(m)
+            self._queues[self.inputs[m.port]].append(m)
         elif m.kind == FRAME:
             self._send_on(m)
 
@@ -133,6 +138,8 @@ class Stage:
 
     def _head(self, port):
         """The oldest frame that was not taken yet; None: the input has ended."""
+        if self._check_resume:
+            self._refuse_to_resume()
         queue = self._queues.get(port, ())
         while not queue and port in self._open:
             self._hear()
@@ -141,7 +148,13 @@ class Stage:
     @property
     def ended(self):
         """No further batch of the first input will come, as far as is known."""
-        return not self._queues[self._inputs[0]] and self._inputs[0] not in self._open
+        return not self._queues[self.inputs[0]] and self.inputs[0] not in self._open
+
+    def _refuse_to_resume(self):
+        """Training would go on with weights that were not trained. Another stage's checkpoint does not matter."""
+        self._check_resume = False
+        if read(self.resume)[0].get("stage") == self.name:
+            raise ValueError(f"cannot resume from {self.resume}: call stage.checkpoints(save, restore) before the first batch")
 
     def _slot(self, m):
         (route, slot), = m.refs
@@ -152,6 +165,8 @@ class Stage:
         while (m := self._head(port)) is not None:
             self._queues[port].popleft()
             batch = Minibatch(self._slot(m)) if m.refs else None
+            if m.flags & LAST_MICRO:
+                self.next_batches[port] = m.batch + 1
             try:
                 yield batch
             finally:
@@ -163,10 +178,10 @@ class Stage:
 
     def batches(self, port=None):
         """The minibatches of an input (default: the first one), over all epochs. Empty ones are left out."""
-        port = port or self._inputs[0]
+        port = port or self.inputs[0]
         for batch in self._messages(port):
             if batch and not batch.empty:
-                if port == self._inputs[0]:
+                if port == self.inputs[0]:
                     self._epoch_seeds += batch.n[0]
                 yield batch
 
@@ -182,9 +197,26 @@ class Stage:
 
     def each_epoch(self):
         """The number of each epoch in turn, from the first one that has a batch. Take all of its batches inside."""
-        while (m := self._head(self._inputs[0])) is not None:
+        while (m := self._head(self.inputs[0])) is not None:
             self._epoch_began, self._epoch_seeds = time.monotonic(), 0
             yield Minibatch(self._slot(m)).epoch
+
+    # ---- checkpoints ------------------------------------------------------------------------------------------------
+
+    def checkpoints(self, save, restore=None, metric="val_accuracy", keep=2, every=1):
+        """Keeps checkpoints, from which `penstock run --resume` continues. Call it once, before the first batch.
+
+        save(file) writes all that training needs to a binary file: torch.save({...}, file). restore(file) reads it; if
+        the run resumes, it is called here. Without restore, the run cannot be resumed. A checkpoint is made after
+        report_epoch(), every so many epochs, after each epoch whose metric is the best so far, and after the last one.
+        The last `keep` and that of the best epoch stay. If the metric's name ends with "loss", less is better. The report
+        gets best_epoch, best_checkpoint, and the row's test_accuracy if it has one.
+
+        The stage must take the inputs in whole epochs, and report_epoch() after the epoch's last batch.
+        """
+        self._check_resume = False
+        self._keeper = Keeper(self, save, restore, metric, keep, every)
+        self.wire.tell(type="patience", seconds=SAVE_S)
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 
@@ -193,7 +225,11 @@ class Stage:
         epoch began, and the seeds of the first input in each second."""
         seconds = fields.setdefault("seconds", time.monotonic() - self._epoch_began)
         fields.setdefault("seeds_per_second", self._epoch_seeds / seconds)
-        self.report("epochs", epoch=epoch, **fields)
+        row = {"epoch": epoch, **fields}
+        self.report("epochs", **row)
+        if self._keeper:
+            self._keeper.after(row)
+            self.report("result", **self._keeper.result())
 
     def report(self, section, **fields):
         """Adds a section to the report. "result": fields of the top level, such as test_accuracy."""
