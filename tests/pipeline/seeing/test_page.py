@@ -175,6 +175,38 @@ def mistakes_are_told():
         fails("trace/a.json:2", "not an event of a trace")
 
 
+@test
+def events_for_tensorboard():
+    with Place() as p:
+        r = p.run(HYPERION, "--epochs", 2, "--set", "params.batch=100")
+        package = os.path.join(ROOT, "tools", "python")
+        without = "import sys; sys.modules['tensorboard'] = None; from penstock.page import main; sys.exit(main(['penstock', *sys.argv[1:]]))"
+        argv = ["/usr/bin/python3", "-c", without, r.run_dir, "--tensorboard", p.path("events")]
+        said = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": package})
+        assert said.returncode == 2 and "penstock page: this needs the Python package tensorboard, which /usr/bin/python3 does not have" in said.stderr, said
+        assert not os.path.exists(p.path("events"))
+        python = os.environ.get("PENSTOCK_TORCH_PYTHON", sys.executable)
+        there = subprocess.run([python, "-c", "import tensorboard"], capture_output=True, text=True)
+        if there.returncode:
+            raise Skip(f"{python} has no tensorboard: {there.stderr.strip().splitlines()[-1]}")
+        environment = {**os.environ, "PENSTOCK_PYTHON": python}
+        said = subprocess.run([PENSTOCK, "page", r.run_dir, "--tensorboard", p.path("events")], capture_output=True, text=True, env=environment)
+        folder = os.path.join(p.path("events"), os.path.basename(r.run_dir))
+        assert said.returncode == 0 and said.stdout == f"{folder}: 2 epochs\n" and not os.path.exists(os.path.join(r.run_dir, "page.html")), said
+        code = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+print(json.dumps({tag: [[e.step, e.value, e.wall_time] for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
+"""
+        read_back = subprocess.run([python, "-c", code, folder], capture_output=True, text=True, check=True)
+        found = json.loads(read_back.stdout)
+        for name in ("loss", "val_accuracy", "seconds"):
+            want = [(row["epoch"], row[name]) for row in r.report["epochs"]]
+            assert [(step, round(value, 5)) for step, value, _ in found[name]] == [(step, round(value, 5)) for step, value in want], (found, want)
+        assert abs(found["test_accuracy"][0][1] - r.report["test_accuracy"]) < 1e-6 and found["loss"][0][2] > 1e9
+
+
 def browser():
     found = shutil.which("chromium")
     if not found:

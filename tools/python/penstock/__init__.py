@@ -7,7 +7,8 @@ from .loader import Batches, batches
 from .minibatch import Minibatch, SlotError
 from .results import Report, read_plan, read_report
 from .stage import Stage, Stopped
+from .tensorboard import to_tensorboard
 from .weights import glorot
 
 __all__ = ["Batches", "Dataset", "FormatError", "Minibatch", "Report", "RunError", "SlotError", "Stage", "Stopped", "batches", "from_dgl", "from_pyg",
-           "glorot", "open_checkpoint", "open_dataset", "read_plan", "read_report", "run"]
+           "glorot", "open_checkpoint", "open_dataset", "read_plan", "read_report", "run", "to_tensorboard"]

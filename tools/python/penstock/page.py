@@ -1,5 +1,5 @@
 """penstock page: one HTML file that shows runs. The command `penstock page` starts this module:
-python3 -m penstock.page PROGRAM RUN... [--out FILE]"""
+python3 -m penstock.page PROGRAM RUN... [--out FILE] [--tensorboard DIR]"""
 import argparse
 import fcntl
 import os
@@ -9,12 +9,16 @@ import sys
 
 from .pages import document, reports
 from .pages.reports import Bad
+from .tensorboard import to_tensorboard
 
 RUNS_MAX = 12  # more curves than this cannot be told apart
 ABOUT = """Writes one HTML file that shows one run or compares several runs. The page shows curves of the training, the time
 that each stage worked and waited, the use of disk and caches, the command, and the parameters in which the runs differ.
 If a run was started with --trace, the page also shows what its stages did over time. The page needs no other file and
 no network.
+
+With --tensorboard, the command writes the epochs and results of each run as events for TensorBoard instead. This needs
+the Python package tensorboard.
 
 RUN is the directory of a run (`penstock runs` lists them), or its report.json."""
 
@@ -23,6 +27,7 @@ def options(argv):
     parser = argparse.ArgumentParser(prog="penstock page", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--out", metavar="FILE", help="write the page to FILE; - is standard output (default: page.html in the directory of the first RUN)")
+    parser.add_argument("--tensorboard", metavar="DIR", help="write events for TensorBoard to DIR/NAME for each run; write a page only if --out is given")
     given = parser.parse_args(argv)
     if len(given.runs) > RUNS_MAX:
         raise Bad(f"expected at most {RUNS_MAX} runs, found {len(given.runs)}")
@@ -51,6 +56,13 @@ def write(path, text):
 
 def make(given):
     runs = reports.load(given.runs)
+    if given.tensorboard:
+        for run in runs:
+            folder = os.path.join(given.tensorboard, run.name.strip("./").replace("/", "_"))
+            to_tensorboard(run, folder)
+            print(f"{folder}: {len(run.epochs)} epoch{'s' if len(run.epochs) != 1 else ''}")
+        if not given.out:
+            return
     text = document.page(runs).encode("utf-8", "replace")
     if given.out == "-":
         sys.stdout.buffer.write(text)

@@ -10,7 +10,7 @@ REPORT_BYTES_MAX = 64 << 20
 NUMBER_MAX = 2.0**63
 
 
-class Bad(Exception):
+class Bad(ValueError):
     """The input is wrong: what is wrong, and where."""
 
 
