@@ -64,6 +64,19 @@ def each_replica_can_shuffle_its_own_seeds():
 
 
 @test
+def a_cache_stage_counts_the_batches_of_own_seeds():
+    with open(os.path.join(ROOT, "pipelines", "gids.json")) as f:
+        gids = json.load(f)
+    gids["replicas"] = {"stages": ["sampler", "cache", "disk", "trainer"], "places": ["cpu:0", "cpu:1"]}
+    with Place() as p:
+        args = ("--set", "params.grains=8", "--set", "params.batch=265", "--epochs", 1, "--quiet")
+        report = p.run(gids, *args, *LOCAL).report
+        assert (report["trainer"]["batches"], report["trainer"]["seeds"]) == (2, SEEDS), report["trainer"]
+        told = p.run(gids, *args, "--set", "stages.sampler.params.shuffle=local", code=2).err
+        assert 'cache.shuffle is "global", but sampler.shuffle is "local": they must be equal' in told, told
+
+
+@test
 def a_stopped_run_with_own_seeds_goes_on():
     with Place() as p:
         whole = trained(p, 2, *LOCAL)

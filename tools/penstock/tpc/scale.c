@@ -340,17 +340,16 @@ int cmd_scale(int argc, char **argv)
 {
     struct scale_args *args = calloc(1, sizeof *args);
     struct scale *s = calloc(1, sizeof *s);
-    int status =
-        args != NULL && s != NULL
-            ? 0
-            : command_result("scale", pst_fail(PST_E_NOMEM, "out of memory: cannot read the options"));
-    if (status == 0) {
-        args->run.command = "scale";
-        args->latency_us = LATENCY_US_DEFAULT;
-        s->args = args;
-        status = parse(argc, argv, args);
-        status = status != 0 ? status - 1 : run_scale(s, args, argv[optind]);
+    if (args == NULL || s == NULL) {
+        free(s);
+        free(args);
+        return command_result("scale", pst_fail(PST_E_NOMEM, "out of memory: cannot read the options"));
     }
+    args->run.command = "scale";
+    args->latency_us = LATENCY_US_DEFAULT;
+    s->args = args;
+    int status = parse(argc, argv, args);
+    status = status != 0 ? status - 1 : run_scale(s, args, argv[optind]);
     free(s);
     free(args);
     return status;
