@@ -57,10 +57,12 @@ pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
     const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
     return pst_report(self, "result",
                       "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s%s%s,"
-                      "\"digest\":\"%016" PRIx64 "\",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      "\"parameters\":%" PRId64 ",\"digest\":\"%016" PRIx64
+                      "\",\"weights_digest\":\"%016" PRIx64 "\"}",
                       measure(t), share(t->done.best_test, best), t->done.best_epoch, measure(t),
                       share(t->done.final_test, last), metric(t, "test", t->done.best_test_metric, best_by),
-                      metric(t, "final_test", t->done.final_test_metric, last_by), t->done.digest, weights);
+                      metric(t, "final_test", t->done.final_test_metric, last_by),
+                      pst_gnn_model_parameters(&t->model), t->done.digest, weights);
 }
 
 /* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */

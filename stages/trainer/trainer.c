@@ -380,6 +380,11 @@ static const struct pst_param_desc params[] = {
           .help = "columns of every layer but the last; for gat, of each head", .fixed = true),
     PARAM("heads", INT, config.heads, "8", .min = 1, .max = PST_GAT_HEADS_MAX,
           .help = "for gat: attention heads of every layer", .fixed = true),
+    PARAM("bases", INT, config.bases, "0", .max = PST_GNN_RELATIONS_MAX, .only_if = "model=rgcn",
+          .help =
+              "for rgcn: the weight of each relation is a weighted sum of this number of matrices, which all "
+              "relations share, so the model has fewer parameters; 0: each relation has its own matrix",
+          .fixed = true),
     PARAM("attention_dropout", REAL, config.attention_dropout, "0", .max = 0.99,
           .help = "for gat: share of attention coefficients that are dropped", .fixed = true),
     PARAM("dropout", REAL, config.dropout, "0.5", .max = 0.99,

@@ -79,6 +79,7 @@ static void test_models(void **state)
                                                   .layers = variant > 0 ? 3 : 2,
                                                   .in = TYPED_WIDE,
                                                   .hidden = 12,
+                                                  .bases = model == PST_GNN_RGCN && variant > 0 ? 3 : 0,
                                                   .classes = TYPED_CLASSES,
                                                   .norm = (enum pst_gnn_norm)variant,
                                                   .aggregate = true,

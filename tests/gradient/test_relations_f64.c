@@ -27,14 +27,27 @@ static void stir(struct pst_gnn_model *model)
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
+/* An element of the weight of the k-th term of layer l; with bases, by their definition (layer.h). */
+static double weight_of(const struct pst_gnn_model *m, int l, int k, int64_t i, int64_t j)
+{
+    const struct pst_gnn_layer *layer = &m->layer[l];
+    const int64_t bases = m->config.bases, r = m->terms.term[k].relation;
+    double w = 0;
+    if (bases == 0 || r < 0)
+        return pst_gnn_weight_of_term(m, l, k, m->weight, NULL)[i * layer->out + j];
+    for (int64_t b = 0; b < bases; b++)
+        w += m->weight[layer->coefficients + r * bases + b] *
+             m->weight[layer->bases + (b * layer->in + i) * layer->out + j];
+    return w;
+}
+
 /* y += x W for the k-th term of layer l. x has no more columns than the term's input. */
 static void add_row(const struct pst_gnn_model *m, int l, int k, const double *x, double share, double *y)
 {
     const int64_t out = m->layer[l].out, in = pst_gnn_in_of_term(m, l, k);
-    const pst_real *w = m->weight + pst_gnn_weight_of_term(m, l, k);
     for (int64_t i = 0; i < in; i++)
         for (int64_t j = 0; j < out; j++)
-            y[j] += share * x[i] * w[i * out + j];
+            y[j] += share * x[i] * weight_of(m, l, k, i, j);
 }
 
 /* The definition (layer.h), for one destination. */
@@ -59,11 +72,20 @@ static void mix(const struct pst_gnn_model *m, const struct typed_batch *b, int 
         y[j] += m->weight[m->layer[l].bias + j];
 }
 
+/* R-GCN, R-SAGE, and R-GCN with one to three bases. */
+static struct pst_gnn_config case_of(int i)
+{
+    struct pst_gnn_config c = config_of(i < 2 ? (enum pst_gnn_model_kind)(PST_GNN_RGCN + i) : PST_GNN_RGCN);
+    c.bases = i < 2 ? 0 : i - 1;
+    return c;
+}
+enum { CASES = 5 };
+
 static void test_forward(void **state)
 {
     (void)state;
-    for (int model = PST_GNN_MODEL_KINDS; model < PST_GNN_ALL_KINDS; model++) {
-        struct pst_gnn_config c = config_of((enum pst_gnn_model_kind)model);
+    for (int i = 0; i < CASES; i++) {
+        struct pst_gnn_config c = case_of(i);
         struct pst_gnn_model m;
         struct typed_batch b;
         struct pst_gnn_figures figures = {0};
@@ -130,9 +152,9 @@ static void check_gradients(const struct pst_gnn_config *config)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (int model = PST_GNN_MODEL_KINDS; model < PST_GNN_ALL_KINDS; model++) {
+    for (int i = 0; i < CASES; i++) {
         for (int variant = 0; variant < 12; variant++) {
-            struct pst_gnn_config c = config_of((enum pst_gnn_model_kind)model);
+            struct pst_gnn_config c = case_of(i);
             c.norm = (enum pst_gnn_norm)(variant % 3);
             c.layers = variant & 4 ? 3 : 2;
             c.residual = c.layers == 3;
@@ -140,6 +162,25 @@ static void test_gradients(void **state)
             c.input_dropout = variant >= 8 ? 0.2 : 0;
             check_gradients(&c);
         }
+    }
+}
+
+/* Of two layers: 7 to 5 columns and 5 to 4. Own weights of types with 7, 4 and 0 features, then seven
+ * relations, whose sources are the types 0, 1, 1, 0, 2, 0, 1. */
+static void test_parameters(void **state)
+{
+    (void)state;
+    const int64_t own = (7 + 4 + 0) * 5 + 3 * 5 * 4, biases = 5 + 4;
+    for (int i = 0; i < CASES; i++) {
+        const struct pst_gnn_config c = case_of(i);
+        struct pst_gnn_model m;
+        assert_int_equal(pst_gnn_model_init(&m, &c), PST_OK);
+        if (c.model == PST_GNN_RGCN)
+            assert_int_equal(pst_gnn_model_parameters(&m),
+                             own + biases +
+                                 (c.bases == 0 ? (3 * 7 + 3 * 4) * 5 + 7 * 5 * 4
+                                               : c.bases * (7 * 5 + 5 * 4) + 2 * 7 * c.bases));
+        pst_gnn_model_release(&m);
     }
 }
 
@@ -166,6 +207,15 @@ static void test_refusals(void **state)
     assert_int_equal(typed_batch_fill(&b, &m), PST_E_PEER);
     typed_batch_release(&b);
     pst_gnn_model_release(&m);
+    c.bases = typed_types.relations;
+    assert_int_equal(pst_gnn_model_init(&m, &c), PST_OK);
+    pst_gnn_model_release(&m);
+    c.bases++;
+    assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
+    c.bases = 1;
+    c.model = PST_GNN_RSAGE;
+    assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
+    c.bases = 0;
     c.types = NULL;
     assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
 }
@@ -175,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

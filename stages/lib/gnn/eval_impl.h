@@ -39,7 +39,8 @@ struct pst_gnn_eval_job {
     int64_t *cursor;
     const pst_real *part; /* projected rows of vertices from..to */
     int64_t from, to;
-    int term; /* of a model of relations */
+    int term;           /* of a model of relations */
+    pst_real *composed; /* the weights of its relations, if they have bases */
 };
 
 /* How kinds of layers (layer.h) differ, for a block of vertices first..first+n. */

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -32,8 +33,8 @@ static void add_product(const struct pst_gnn_eval_job *job, int k, const pst_rea
     const int64_t in = pst_gnn_in_of_term(job->model, job->l, k), out = job->model->layer[job->l].out;
     if (in > 0)
         pst_k_gemm(NULL, false, false, n, out, in, 1, x, ld_x,
-                   job->model->weight + pst_gnn_weight_of_term(job->model, job->l, k), out, add ? 1 : 0, y,
-                   ld, 1);
+                   pst_gnn_weight_of_term(job->model, job->l, k, job->model->weight, job->composed), out,
+                   add ? 1 : 0, y, ld, 1);
     for (int64_t i = 0; i < n && in == 0 && !add; i++)
         memset(y + i * ld, 0, (size_t)out * sizeof *y);
 }
@@ -277,12 +278,26 @@ static void finish_task(void *arg, int64_t task, int worker)
     pst_gnn_eval_task_ends(eval, rc);
 }
 
+/* With bases: memory for the weights of the relations of any layer. */
+static pst_rc take_composed(const struct pst_gnn_model *model, pst_real **composed)
+{
+    int64_t most = 0;
+    for (int l = 0; l < model->config.layers; l++)
+        most = pst_max_i64(most, pst_gnn_composed_size(model, l));
+    *composed = most > 0 ? malloc((size_t)most * sizeof **composed) : NULL;
+    return most == 0 || *composed != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot compute the weights of %d relations",
+                          model->config.types->relations);
+}
+
 pst_rc pst_gnn_eval_relations(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     struct pst_gnn_eval_job job = {.eval = eval, .model = model};
-    pst_rc rc = PST_OK;
+    pst_rc rc = take_composed(model, &job.composed);
     for (job.l = 0; job.l < model->config.layers && rc == PST_OK; job.l++) {
         job.ld = eval->projected.ld = eval->added.ld = pst_gnn_width(model->layer[job.l].out);
+        pst_gnn_compose(model, pst_twin_cpu(), NULL, job.l, model->weight, job.composed);
         rc = own_terms(&job);
         if (rc == PST_OK)
             rc = relation_terms(&job);
@@ -293,5 +308,6 @@ pst_rc pst_gnn_eval_relations(struct pst_gnn_eval *eval, const struct pst_gnn_mo
         if (rc == PST_OK)
             pst_progress_end(eval->options.progress);
     }
+    free(job.composed);
     return rc;
 }

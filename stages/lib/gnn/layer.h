@@ -9,8 +9,9 @@
  *
  *   rgcn       mix(x)_v = x_v W_t(v) + sum over r of mean(x_u over N_r(v)) W_r   (Schlichtkrull et al.,
  *              "Modeling relational data with graph convolutional networks", ESWC 2018, equation 2, with the
- *              number of neighbours as c, and without basis decomposition; W_0 is one for each type of
- *              vertices, because types differ in width)
+ *              number of neighbours as c; W_0 is one for each type of vertices, because types differ in
+ *              width). With bases (equation 3), W_r = sum over b of c_rb V_b; where a type has fewer
+ *              features than the widest, the first rows of V_b count
  *   rsage      mix(x)_v = sum over r of x_v W_self_r + mean(x_u over N_r(v)) W_r, r: the relations that lead
  * to v's type, whether or not v has such neighbours
  *
@@ -60,10 +61,18 @@ const struct pst_gnn_kind *pst_gnn_kind_of(enum pst_gnn_model_kind model);
 extern const struct pst_gnn_kind pst_gnn_kind_sage, pst_gnn_kind_gcn, pst_gnn_kind_gat, pst_gnn_kind_rgcn,
     pst_gnn_kind_rsage;
 
-/* layer_relations.c: where the weight of a layer's k-th term begins, (pst_gnn_in_of_term, out); and the
- * columns of its input: 0 in the first layer if the type of its sources has no features. */
-int64_t pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k);
+/* layer_relations.c: the weight of a layer's k-th term, (pst_gnn_in_of_term, out); and the columns of its
+ * input: 0 in the first layer if the type of its sources has no features. flat: one of the model's flat
+ * arrays (its weights, or their gradients). composed: what pst_gnn_compose wrote; without bases, NULL. */
+pst_real *pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k, pst_real *flat,
+                                 pst_real *composed);
 int64_t pst_gnn_in_of_term(const struct pst_gnn_model *model, int l, int k);
+
+/* With bases: the weights of a layer's relations, from flat, the model's weights. Without bases: nothing.
+ * composed: of pst_gnn_composed_size reals, where flat is; the twin and its queue compute there. */
+int64_t pst_gnn_composed_size(const struct pst_gnn_model *model, int l);
+void pst_gnn_compose(const struct pst_gnn_model *model, const struct pst_twin *twin, struct pst_queue *q,
+                     int l, const pst_real *flat, pst_real *composed);
 
 /* The shape of a layer's heads. */
 static inline struct pst_gat pst_gnn_gat_of(const struct pst_gnn_model *model, int l)

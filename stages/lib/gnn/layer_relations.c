@@ -1,7 +1,9 @@
 /* layer_relations.c: layers of R-GCN and R-SAGE (layer.h): sums of terms (types.h). Each term takes the mean
  * of rows, multiplies it by the term's weight, and adds the product to its destinations. With an indptr of 0,
  * 1, 2, ..., the kernels of the mean copy rows from positions (mean), and add rows to positions (mean_grad).
- */
+ *
+ * With bases, the weights W of all relations are one product before each pass, W = c V, where a row of W or V
+ * is a whole matrix. The gradients of c and V are products with that of W. */
 #include "stages/lib/gnn/layer.h"
 
 /* The columns of a term's input. */
@@ -10,21 +12,95 @@ static int64_t in_of(const struct pst_gnn_model *model, int l, int k)
     return l == 0 ? model->config.types->dim[model->terms.term[k].source] : model->layer[l].in;
 }
 
+/* The term of relation 0. */
+static int first_relation(const struct pst_gnn_model *model)
+{
+    return model->terms.n - model->config.types->relations;
+}
+
 static void add_weights(struct pst_gnn_model *model, int l)
 {
     struct pst_gnn_layer *layer = &model->layer[l];
+    const int64_t bases = model->config.bases;
     int64_t rows = 0;
-    for (int k = 0; k < model->terms.n; k++)
+    for (int k = 0; k < (bases > 0 ? first_relation(model) : model->terms.n); k++)
         rows += in_of(model, l, k);
     layer->terms = pst_gnn_model_add(model, l, "weight_terms", rows, layer->out);
+    if (bases == 0)
+        return;
+    layer->bases = pst_gnn_model_add(model, l, "weight_bases", bases * layer->in, layer->out);
+    model->parameter[model->parameters - 1].stacked = bases;
+    layer->coefficients = pst_gnn_model_add(model, l, "coefficients", model->config.types->relations, bases);
 }
 
-int64_t pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k)
+/* ---- bases -------------------------------------------------------------------------------------- */
+
+/* From the weight of one relation to the next, in reals. */
+static int64_t composed_ld(const struct pst_gnn_model *model, int l)
 {
+    return pst_gnn_width(model->layer[l].in * model->layer[l].out);
+}
+
+int64_t pst_gnn_composed_size(const struct pst_gnn_model *model, int l)
+{
+    return model->config.bases > 0 ? model->config.types->relations * composed_ld(model, l) : 0;
+}
+
+void pst_gnn_compose(const struct pst_gnn_model *model, const struct pst_twin *twin, struct pst_queue *q,
+                     int l, const pst_real *flat, pst_real *composed)
+{
+    const struct pst_gnn_layer *layer = &model->layer[l];
+    const int64_t bases = model->config.bases, size = layer->in * layer->out;
+    if (bases > 0)
+        twin->gemm(q, false, false, model->config.types->relations, size, bases, 1,
+                   flat + layer->coefficients, bases, flat + layer->bases, size, 0, composed,
+                   composed_ld(model, l), 1);
+}
+
+/* Task l of a pass. */
+static void compose_task(void *arg, int64_t l, int worker)
+{
+    const struct step *s = arg;
+    const int64_t n = pst_gnn_composed_size(s->model, (int)l);
+    if (n == 0)
+        return;
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+          pst_gnn_compose(s->model, s->twin, s->q, (int)l, s->model->on.weight,
+                          real_at(s->model, s->pass->composed[l])));
+    clear(s, real_at(s->model, s->pass->composed_grad[l]), n);
+}
+
+/* From the gradients of the relations' weights: task 0: those of the coefficients, task 1: of the bases. */
+static void bases_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
+    const int64_t bases = s->model->config.bases, relations = s->model->config.types->relations,
+                  size = layer->in * layer->out, ld = composed_ld(s->model, s->l);
+    const pst_real *weight = s->model->on.weight, *from = real_at(s->model, s->pass->composed_grad[s->l]);
+    pst_real *grad = s->model->on.grad;
+    if (task == 0)
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, false, true, relations, bases, size, 1, from, ld, weight + layer->bases,
+                            size, 1, grad + layer->coefficients, bases, 1));
+    else
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, true, false, bases, size, relations, 1, weight + layer->coefficients, bases,
+                            from, ld, 1, grad + layer->bases, size, 1));
+}
+
+/* ---- terms -------------------------------------------------------------------------------------- */
+
+pst_real *pst_gnn_weight_of_term(const struct pst_gnn_model *model, int l, int k, pst_real *flat,
+                                 pst_real *composed)
+{
+    const int relation = model->terms.term[k].relation;
+    if (model->config.bases > 0 && relation >= 0)
+        return composed + relation * composed_ld(model, l);
     int64_t at = model->layer[l].terms;
     for (int before = 0; before < k; before++)
         at += in_of(model, l, before) * model->layer[l].out;
-    return at;
+    return flat + at;
 }
 
 int64_t pst_gnn_in_of_term(const struct pst_gnn_model *model, int l, int k)
@@ -38,12 +114,15 @@ static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, i
     pass->mixed[l] = pst_gnn_pass_take(pass, pass->term_rows[l], pst_gnn_width(layer->in));
     pass->term_grad[l] = pst_gnn_pass_take(pass, pass->term_rows[l], pst_gnn_width(layer->out));
     pass->product[l] = pst_gnn_pass_take(pass, pass->dst[l], pst_gnn_width(layer->out));
+    pass->composed[l] = pst_gnn_pass_take(pass, 1, pst_gnn_composed_size(model, l));
+    pass->composed_grad[l] = pst_gnn_pass_take(pass, 1, pst_gnn_composed_size(model, l));
 }
 
 /* A term, as the tasks of a layer see it. */
 struct term {
     const struct pst_gnn_term_block *block;
-    int64_t in, weight;
+    int64_t in;
+    pst_real *weight, *weight_grad;
     pst_real *mixed, *grad; /* rows of the block: means (then their gradients); gradients of the products */
 };
 
@@ -58,7 +137,9 @@ static struct term term_at(const struct step *s, int k)
     return (struct term){
         .block = &blocks[k],
         .in = in_of(m, s->l, k),
-        .weight = pst_gnn_weight_of_term(m, s->l, k),
+        .weight = pst_gnn_weight_of_term(m, s->l, k, m->on.weight, real_at(m, s->pass->composed[s->l])),
+        .weight_grad =
+            pst_gnn_weight_of_term(m, s->l, k, m->on.grad, real_at(m, s->pass->composed_grad[s->l])),
         .mixed = real_at(m, s->pass->mixed[s->l]) + before * pst_gnn_width(layer->in),
         .grad = real_at(m, s->pass->term_grad[s->l]) + before * pst_gnn_width(layer->out),
     };
@@ -99,8 +180,8 @@ static void forward(const struct step *s, int64_t at, int64_t n, int worker)
               s->twin->mean(s->q, t.block->indptr + first, t.block->indices, rows, x.at, x.ld, mixed, ld_in,
                             t.in));
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm(s->q, false, false, rows, layer->out, t.in, 1, mixed, ld_in,
-                            s->model->on.weight + t.weight, layer->out, 0, product, ld, 1));
+              s->twin->gemm(s->q, false, false, rows, layer->out, t.in, 1, mixed, ld_in, t.weight, layer->out,
+                            0, product, ld, 1));
         TIMED(s, worker, PST_GNN_WORK_MEANS,
               s->twin->mean_grad_n(s->q, identity, t.block->dst + first, rows, rows, s->pass->dst[s->l],
                                    product, ld, y, ld, layer->out));
@@ -124,11 +205,11 @@ static void term_task(void *arg, int64_t k, int worker)
                           (uint64_t)out * sizeof(pst_real)));
     TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
           s->twin->gemm(s->q, true, false, t.in, out, t.block->dsts, 1, t.mixed, ld_in, t.grad, ld, 1,
-                        s->model->on.grad + t.weight, out, 1));
+                        t.weight_grad, out, 1));
     if (s->l > 0)
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm(s->q, false, true, t.block->dsts, t.in, out, 1, t.grad, ld,
-                            s->model->on.weight + t.weight, out, 0, t.mixed, ld_in, 1));
+              s->twin->gemm(s->q, false, true, t.block->dsts, t.in, out, 1, t.grad, ld, t.weight, out, 0,
+                            t.mixed, ld_in, 1));
 }
 
 static void clear_task(void *arg, int64_t block, int worker)
@@ -168,6 +249,8 @@ static void backward(struct step *s)
 {
     const int64_t blocks = blocks_of(s->model, s->pass->src[s->l]), columns = s->model->grain.columns;
     run_tasks(s, term_task, s->model->terms.n);
+    if (s->model->config.bases > 0)
+        run_tasks(s, bases_task, 2);
     if (s->l == 0)
         return;
     run_tasks(s, clear_task, blocks);
@@ -178,6 +261,6 @@ static void backward(struct step *s)
 #define KIND(name_, each_)                                                                                   \
     {                                                                                                        \
         .name = name_, .typed = true, .each_relation = each_, .add_weights = add_weights, .take = take,      \
-        .forward = forward, .backward = backward                                                             \
+        .prepare = compose_task, .forward = forward, .backward = backward                                    \
     }
 const struct pst_gnn_kind pst_gnn_kind_rgcn = KIND("rgcn", false), pst_gnn_kind_rsage = KIND("rsage", true);

@@ -32,6 +32,12 @@ static pst_rc check_config(const struct pst_gnn_config *c)
         return pst_fail(PST_E_ARG,
                         "the model %s needs the types and relations of a dataset, which were not given",
                         pst_gnn_kind_of(c->model)->name);
+    if (c->bases != 0 && (c->model != PST_GNN_RGCN || c->bases < 0 || c->bases > c->types->relations))
+        return pst_fail(
+            PST_E_ARG,
+            "the parameter bases is %lld; expected 0, or with the model rgcn at most the number of "
+            "relations of the dataset, %d: more bases than relations have no use",
+            (long long)c->bases, c->types ? c->types->relations : 0);
     if (c->residual && c->layers == 2)
         return pst_fail(PST_E_ARG,
                         "residual is true, but only a model with at least 3 layers has a hidden layer whose "
@@ -49,7 +55,7 @@ int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *wh
 {
     assert(model->parameters < PST_GNN_TENSORS_MAX);
     struct pst_gnn_parameter *p = &model->parameter[model->parameters++];
-    *p = (struct pst_gnn_parameter){.at = model->size, .rows = rows, .cols = cols};
+    *p = (struct pst_gnn_parameter){.at = model->size, .rows = rows, .cols = cols, .stacked = 1};
     snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
     model->size += pst_gnn_width(rows * cols);
     return p->at;
@@ -64,6 +70,8 @@ static void add_layer(struct pst_gnn_model *model, int l)
                                     .left = -1,
                                     .right = -1,
                                     .terms = -1,
+                                    .bases = -1,
+                                    .coefficients = -1,
                                     .bias = -1,
                                     .gain = -1,
                                     .shift = -1,
@@ -91,7 +99,7 @@ static void fill_glorot(struct pst_gnn_model *model, int tensor)
     const struct pst_gnn_parameter *p = &model->parameter[tensor];
     const struct pst_rng_stream stream =
         pst_rng_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
-    const double bound = sqrt(6.0 / (double)(p->rows + p->cols));
+    const double bound = sqrt(6.0 / (double)(p->rows / p->stacked + p->cols));
     struct pst_rng_block draw = {{0}};
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         if (i % 4 == 0)
@@ -109,7 +117,8 @@ static void fill_ones(pst_real *to, int64_t n)
 static void fill_weights(struct pst_gnn_model *model)
 {
     for (int t = 0; t < model->parameters; t++)
-        if (strstr(model->parameter[t].name, ".weight") || strstr(model->parameter[t].name, ".attention"))
+        if (strstr(model->parameter[t].name, ".weight") || strstr(model->parameter[t].name, ".attention") ||
+            strstr(model->parameter[t].name, ".coefficients"))
             fill_glorot(model, t);
     for (int l = 0; l < model->config.layers; l++) {
         const struct pst_gnn_layer *layer = &model->layer[l];
@@ -408,6 +417,14 @@ void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weigh
     if (model->config.clip > 0)
         sum_squares(&u);
     pst_gnn_model_tasks(model, update_task, &u, update_tasks(model));
+}
+
+int64_t pst_gnn_model_parameters(const struct pst_gnn_model *model)
+{
+    int64_t n = 0;
+    for (int p = 0; p < model->parameters; p++)
+        n += model->parameter[p].rows * model->parameter[p].cols;
+    return n;
 }
 
 void pst_gnn_model_forget(struct pst_gnn_model *model)

@@ -40,6 +40,7 @@ struct pst_gnn_config {
     int layers;
     int64_t in, hidden, classes;
     int64_t heads; /* of GAT, whose hidden layers have heads * hidden columns */
+    int64_t bases; /* of R-GCN: the matrices of which each relation's weight is a sum; 0: none */
     enum pst_gnn_norm norm;
     bool residual, aggregate;
     bool multilabel; /* a vertex has any number of the classes: sigmoid, binary cross-entropy, micro-F1 */
@@ -61,6 +62,7 @@ struct pst_gnn_config {
 struct pst_gnn_parameter {
     char name[PST_NAME_MAX];
     int64_t at, rows, cols; /* rows is 1 for vectors */
+    int64_t stacked;        /* matrices of equal size, one below the other, that begin as one each; else 1 */
 };
 
 /* A layer's widths, and where its parameters begin; -1: it has none of that kind. `neigh` (in, wide)
@@ -70,8 +72,10 @@ struct pst_gnn_layer {
     int64_t wide; /* in GAT's last layer, out of each head; else out */
     int64_t self, neigh, bias, gain, shift;
     int64_t left, right; /* GAT: a_l, a_r (layer.h) */
-    int64_t terms;       /* models of relations: the weights of all terms, one after the other */
-    int64_t running;     /* the running mean; the running variance is `out` further on */
+    int64_t terms;       /* models of relations: the weights of all terms, one after the other; with bases,
+                            only of the vertices' own terms */
+    int64_t bases, coefficients; /* R-GCN with bases: all V_b (bases x in, out); c (relations, bases) */
+    int64_t running;             /* the running mean; the running variance is `out` further on */
     bool residual, last;
 };
 
@@ -184,6 +188,8 @@ PST_API PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, cons
 /* One step of the optimizer on the gradients that were added up, which are clipped before; then they are zero
  * again. */
 PST_API void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay);
+/* The number of weights that training changes. */
+PST_API int64_t pst_gnn_model_parameters(const struct pst_gnn_model *model);
 /* Forgets the gradients that were added up. */
 PST_API void pst_gnn_model_forget(struct pst_gnn_model *model);
 
@@ -227,8 +233,9 @@ struct pst_gnn_pass {
         size_t alpha, alpha_self; /* of edges, of destinations */
         size_t grad_z, grad_score, grad_self, grad_left, grad_right;
     } gat[PST_GNN_LAYERS_MAX];
-    int64_t term_rows[PST_GNN_LAYERS_MAX];                             /* destinations of all terms */
-    size_t term_grad[PST_GNN_LAYERS_MAX], product[PST_GNN_LAYERS_MAX]; /* layer_relations.c */
+    int64_t term_rows[PST_GNN_LAYERS_MAX];                                  /* destinations of all terms */
+    size_t term_grad[PST_GNN_LAYERS_MAX], product[PST_GNN_LAYERS_MAX];      /* layer_relations.c */
+    size_t composed[PST_GNN_LAYERS_MAX], composed_grad[PST_GNN_LAYERS_MAX]; /* bases: all W_r */
     size_t input;                    /* a copy of the features, if they cannot be used in place */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];

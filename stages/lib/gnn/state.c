@@ -49,6 +49,8 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
                      c->aggregate ? "mean" : "none");
     if (c->model == PST_GNN_GAT)
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " heads=%" PRId64, c->heads);
+    if (c->bases > 0)
+        (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " bases=%" PRId64, c->bases);
     if (c->multilabel)
         (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), "%s", MULTILABEL);
 }
@@ -304,6 +306,12 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
         int more = 0;
         known = sscanf(text + end, " heads=%" SCNd64 "%n", &c->heads, &more) == 1 && c->heads >= 1 &&
                 c->heads <= PST_GAT_HEADS_MAX;
+        end += more;
+    }
+    if (known && c->model == PST_GNN_RGCN && strncmp(text + end, " bases=", 7) == 0) {
+        int more = 0;
+        known = sscanf(text + end, " bases=%" SCNd64 "%n", &c->bases, &more) == 1 && c->bases >= 1 &&
+                c->bases <= PST_GNN_RELATIONS_MAX;
         end += more;
     }
     c->multilabel = known && strcmp(text + end, MULTILABEL) == 0;

@@ -107,7 +107,8 @@ def rows_are_read_in_the_width_of_their_type():
 
 
 def full_pass(data, t, each):
-    """All layers over the whole graph in float64."""
+    """All layers over the whole graph in float64. With bases, the weights of the relations are sums of these."""
+    part = lambda l, name: next((v.astype(float) for k, v in t.items() if k == f"layer{l}.{name}"), None)
     with open(os.path.join(data, "dataset.json")) as f:
         m = json.load(f)
     load = lambda name: np.load(os.path.join(data, name))
@@ -120,16 +121,17 @@ def full_pass(data, t, each):
     target = np.repeat(np.arange(first[-1]), np.diff(load("indptr.npy")))
     source, relation = load("indices.npy").astype(int), load("relations.npy")
     for l in range(2):
-        w = next(v for k, v in t.items() if k.endswith(f"layer{l}.weight_terms") and not k.startswith(("m.", "v."))).astype(float)
-        b = next(v for k, v in t.items() if k.endswith(f"layer{l}.bias") and not k.startswith(("m.", "v."))).astype(float)
+        w, b, bases, shares = part(l, "weight_terms"), part(l, "bias"), part(l, "weight_bases"), part(l, "coefficients")
         y = [np.zeros((len(rows), w.shape[1])) + b.reshape(-1) for rows in x]
         own = [t for _, t in ends] if each else range(len(x))
         for k in own:
             y[k] += x[k] @ w[:x[k].shape[1]]
             w = w[x[k].shape[1]:]
         for r, (s, d) in enumerate(ends):
-            product = x[s] @ w[:x[s].shape[1]]
-            w = w[x[s].shape[1]:]
+            if bases is None:
+                product, w = x[s] @ w[:x[s].shape[1]], w[x[s].shape[1]:]
+            else:
+                product = x[s] @ np.tensordot(shares[r], bases.reshape(shares.shape[1], -1, w.shape[1]), 1)[:x[s].shape[1]]
             edges = relation == r
             total = np.zeros_like(y[d])
             np.add.at(total, target[edges] - first[d], product[source[edges] - first[s]])
@@ -142,16 +144,36 @@ def full_pass(data, t, each):
 def evaluation_is_what_numpy_computes():
     with Place() as p:
         data = generated(p, vertices=1200)
-        for name in ("rgcn", "rsage"):
-            run = p.run(TYPED, *model(name), "--epochs", 1, data=data)
+        for name, bases in (("rgcn", 0), ("rsage", 0), ("rgcn", 2)):
+            run = p.run(TYPED, *model(name), "--set", f"stages.trainer.params.bases={bases}", "--epochs", 1, data=data)
             infer(p, run.run_dir, "--logits")
             one = outputs(p)
             infer(p, run.run_dir, "--logits", "--memory", "256KiB", "--threads", 1, out="small.npy")
             small = outputs(p, "small")
             assert all((one[k] == small[k]).all() for k in one)
             newest = sorted(glob.glob(os.path.join(run.run_dir, "checkpoints", "*.safetensors")))[-1]
-            want = full_pass(data, tensors(newest), name == "rsage")
-            assert np.abs(one[".logits"] - want).max() < 1e-4 * np.abs(want).max(), name
+            saved = tensors(newest)
+            want = full_pass(data, saved, name == "rsage")
+            assert np.abs(one[".logits"] - want).max() < 1e-4 * np.abs(want).max(), (name, bases)
+            counted = sum(v.size for k, v in saved.items() if k.startswith("layer"))
+            assert run.report["parameters"] == counted, (run.report["parameters"], counted)
+
+
+@test
+def bases_resume_and_are_refused_where_they_have_no_use():
+    with Place() as p:
+        data = generated(p, vertices=1200)
+        bases = lambda n: ("--set", f"stages.trainer.params.bases={n}")
+        whole = p.run(TYPED, "--epochs", 2, *bases(2), data=data).report
+        stopped = p.run(TYPED, "--epochs", 1, *bases(2), data=data)
+        r = p.run(TYPED, "--epochs", 2, *bases(2), "--resume", stopped.run_dir, data=data).report
+        assert r["weights_digest"] == whole["weights_digest"]
+        r = p.run(TYPED, "--epochs", 2, *bases(3), "--resume", stopped.run_dir, data=data, code=None)
+        assert r.code != 0 and "bases" in r.err, r.err
+        r = p.run(TYPED, "--epochs", 1, *bases(64), data=data, code=None)
+        assert r.code != 0 and "more bases than relations have no use" in r.err, r.err
+        r = p.run(TYPED, "--epochs", 1, *model("rsage"), *bases(2), data=data, code=None)
+        assert r.code != 0 and "bases has an effect only if model=rgcn" in r.err, r.err
 
 
 def put(path, array):
