@@ -94,6 +94,9 @@ enum pst_param_type {
     PST_PARAM_ENUM,  /* one of `choices` */
     PST_PARAM_BYTES, /* 4096, "64KiB" or "2GiB" */
     PST_PARAM_INTS,  /* a list: [10, 5] */
+    /* A list; or lists of equal length by name, as {"a": [10, 5], "b": [2, 0]} or [{"a": 10, "b": 2}, {"a":
+     * 5, "b": 0}]. The normal form is the first. */
+    PST_PARAM_NAMED_INTS,
 };
 
 /* Values of parameters are stored in the stage's state before `size` is called:
@@ -109,11 +112,21 @@ enum pst_param_type {
  *     ENUM     const char *; or an enum, int or unsigned: the number of the choice, from 0; or, for two
  *              choices, bool: true is the second
  *     BYTES    uint64_t or int64_t
- *     INTS     struct pst_ints */
+ *     INTS     struct pst_ints
+ *     NAMED_INTS  struct pst_named_ints */
 #define PST_INTS_MAX 16 /* more than there are hops */
 struct pst_ints {
     size_t count;
     int64_t value[PST_INTS_MAX];
+};
+
+#define PST_NAMED_INTS_MAX 64
+struct pst_named_ints {
+    struct pst_ints
+        all;      /* the list; with names, the largest number of each place: a negative one is largest */
+    size_t names; /* 0: the value is a list */
+    const char *name[PST_NAMED_INTS_MAX]; /* they live as long as the stage */
+    int64_t value[PST_NAMED_INTS_MAX][PST_INTS_MAX];
 };
 
 enum pst_into_kind {
@@ -126,6 +139,7 @@ enum pst_into_kind {
     PST_INTO_F64,
     PST_INTO_TEXT,
     PST_INTO_INTS,
+    PST_INTO_NAMED_INTS,
 };
 
 struct pst_into {
@@ -153,8 +167,8 @@ struct pst_param_desc {
     enum pst_param_type type;
     struct pst_into into;        /* PST_INTO: where the value is stored */
     const char *def;             /* the default as JSON text; NULL: the pipeline must give a value */
-    double min, max;             /* INT, REAL, BYTES, each of INTS: inclusive limits; both 0: none */
-    size_t count_min, count_max; /* INTS: inclusive limits of the number of elements; both 0: none */
+    double min, max;             /* INT, REAL, BYTES, each of (NAMED_)INTS: inclusive limits; both 0: none */
+    size_t count_min, count_max; /* (NAMED_)INTS: inclusive limits of a list's length; both 0: none */
     const char *choices;         /* ENUM: "a|b|c" */
 
     /* The value that this parameter must be equal to, in the stage that the slots (or the path) of an input
@@ -201,7 +215,9 @@ struct pst_stage_desc {
      *   "labels"       labels of at least two classes, or several labels a vertex
      *   "types"        not a need: the stage can use a dataset whose vertices have types
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
-     *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty */
+     *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty
+     *   "relations:PARAM"  the edge types that the value of PARAM (NAMED_INTS) names: each, once. "*" names
+     * all that no other name is for */
     const char *dataset;
 
     size_t state_bytes; /* of pst_state */
@@ -470,6 +486,7 @@ PST_INTO_TYPE(uint64_t, PST_INTO_U64);
 PST_INTO_TYPE(double, PST_INTO_F64);
 PST_INTO_TYPE(const char *, PST_INTO_TEXT);
 PST_INTO_TYPE(pst_ints, PST_INTO_INTS);
+PST_INTO_TYPE(pst_named_ints, PST_INTO_NAMED_INTS);
 #undef PST_INTO_TYPE
 }
 #define PST_INTO_KIND(struct_, member_) pst_into_kind_of<decltype(((struct_ *)0)->member_)>::kind
@@ -483,7 +500,8 @@ PST_INTO_TYPE(pst_ints, PST_INTO_INTS);
         uint64_t: PST_INTO_U64,                                                                              \
         double: PST_INTO_F64,                                                                                \
         const char *: PST_INTO_TEXT,                                                                         \
-        struct pst_ints: PST_INTO_INTS)
+        struct pst_ints: PST_INTO_INTS,                                                                      \
+        struct pst_named_ints: PST_INTO_NAMED_INTS)
 #endif
 
 PST_END_DECLS

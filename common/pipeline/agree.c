@@ -1,5 +1,6 @@
 /* agree.c: parameters that must be equal to a parameter of the stage that an input's slots come from; what
  * only one process can use, and two would. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,14 +48,22 @@ static bool is_equal(const json_t *a, const json_t *b)
                                                   : json_equal(a, b);
 }
 
+/* The length of a list, or of each list of an object; -1: it is neither. */
+static int64_t length_of(const json_t *value)
+{
+    if (json_is_object(value))
+        value = json_object_iter_value(json_object_iter((json_t *)(uintptr_t)value));
+    return json_is_array(value) ? (int64_t)json_array_size(value) : -1;
+}
+
 static void compare(const struct pair *pair, const struct pst_pipeline_stage_spec *other)
 {
     const char *name = pair->equals.param;
     const json_t *mine = json_object_get(pair->stage->params, pair->param->name);
     const json_t *theirs = json_object_get(other->params, name);
-    if (!mine || !theirs || other == pair->stage || (pair->equals.count && !json_is_array(theirs)))
+    if (!mine || !theirs || other == pair->stage || (pair->equals.count && length_of(theirs) < 0))
         return;
-    json_t *count = pair->equals.count ? json_integer((json_int_t)json_array_size(theirs)) : NULL;
+    json_t *count = pair->equals.count ? json_integer((json_int_t)length_of(theirs)) : NULL;
     const bool same = is_equal(mine, count ? count : theirs);
     json_decref(count);
     if (same)
@@ -65,11 +74,11 @@ static void compare(const struct pair *pair, const struct pst_pipeline_stage_spe
     text_of(theirs, theirs_text);
     const bool share = strcmp(name, pair->param->name) == 0;
     if (pair->equals.count)
-        pst_json_error(
-            &pair->pl->doc, pair->diag, path,
-            "%s.%s is %s, but %s.%s is %s, a list of %zu elements: the number must be the length of the list",
-            pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
-            json_array_size(theirs));
+        pst_json_error(&pair->pl->doc, pair->diag, path,
+                       "%s.%s is %s, but %s.%s is %s, a list of %" PRId64
+                       " elements: the number must be the length of the list",
+                       pair->stage->name, pair->param->name, mine_text, other->name, name, theirs_text,
+                       length_of(theirs));
     else
         pst_json_error(&pair->pl->doc, pair->diag, path,
                        "%s.%s is %s, but %s.%s is %s: they must be equal%s%s%s", pair->stage->name,

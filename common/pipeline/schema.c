@@ -96,6 +96,19 @@ static json_t *integers(const struct pst_param_desc *param)
     return j;
 }
 
+/* A list, an object of lists, or a list of objects. No schema can say that lists are equally long. */
+static json_t *named_integers(const struct pst_param_desc *param)
+{
+    json_t *places = json_pack("{ss s{ss so si}}", "type", "array", "items", "type", "object",
+                               "additionalProperties", limited(param, "integer"), "minProperties", 1);
+    if (param->count_min != 0 || param->count_max != 0) {
+        (void)json_object_set_new(places, "minItems", json_integer((json_int_t)param->count_min));
+        (void)json_object_set_new(places, "maxItems", json_integer((json_int_t)param->count_max));
+    }
+    return json_pack("{s[o{ss si si so}o]}", "anyOf", integers(param), "type", "object", "minProperties", 1,
+                     "maxProperties", PST_NAMED_INTS_MAX, "additionalProperties", integers(param), places);
+}
+
 static json_t *bytes(const struct pst_param_desc *param)
 {
     json_t *number = limited(param, "integer");
@@ -118,6 +131,7 @@ json_t *pst_pipeline_param_schema(const struct pst_param_desc *param)
     case PST_PARAM_ENUM: j = choices(param); break;
     case PST_PARAM_BYTES: j = bytes(param); break;
     case PST_PARAM_INTS: j = integers(param); break;
+    case PST_PARAM_NAMED_INTS: j = named_integers(param); break;
     }
     if (param->automatic)
         j = json_pack("{s[o{ss}]}", "anyOf", j, "const", "auto");

@@ -124,6 +124,14 @@ PST_API const char *pst_dataset_part_name(int part); /* "train" */
 PST_API PST_MUST_USE pst_rc pst_dataset_edges(const struct pst_dataset *ds, int part,
                                               const struct pst_array **edges, int64_t *relations);
 
+/* For each relation (edge type), the index among n names of the one that means it: chosen[0..relations]. A
+ * name is a whole one ("author:writes:paper"), or the middle of one ("writes") if no other type has it; for a
+ * dataset without types of vertices, the name or else the number of a relation. "*" means all relations that
+ * no other name means. PST_E_ARG: a name, of index *wrong, means no relation or several, or two names mean
+ * one; or (*wrong is n) a relation has no name. The message lists the names that there are. */
+PST_API PST_MUST_USE pst_rc pst_edge_type_match(const struct pst_dataset *ds, const char *const *name,
+                                                size_t n, int32_t *chosen, size_t *wrong);
+
 /* Checks the arrays whose size is proportional to the vertices: indptr is monotone, labels are in range,
  * splits are in range and disjoint. It does not read edges or features. The error text lists all problems. */
 PST_API PST_MUST_USE pst_rc pst_dataset_check(const struct pst_dataset *ds);

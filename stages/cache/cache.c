@@ -266,7 +266,7 @@ static const struct pst_param_desc params[] = {
          "many "
          "a drive needs; 0: as many batches as there are slots"},
     {.name = "fanout",
-     .type = PST_PARAM_INTS,
+     .type = PST_PARAM_NAMED_INTS,
      .into = PST_INTO(struct cache, fanout),
      .def = "[10, 5]",
      .min = -1,

@@ -53,7 +53,7 @@ struct cache {
     enum pst_policy_kind kind;
     enum pst_seeds_shuffle shuffle;
     double margin;
-    struct pst_ints fanout;
+    struct pst_named_ints fanout;
     bool split;
 
     int sample, rows, landed, batch; /* ports */

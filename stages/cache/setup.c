@@ -51,8 +51,9 @@ static pst_rc check_plan(const struct cache *c, const char *path)
     if (strcmp(key->dataset, c->ds.digest) != 0)
         return pst_fail(PST_E_ARG, "the plan %s was made for another dataset than %s: make a new plan", path,
                         c->ds.dir);
-    const bool same = (size_t)key->hops == c->fanout.count &&
-                      memcmp(key->fanout, c->fanout.value, c->fanout.count * sizeof *key->fanout) == 0;
+    const struct pst_ints *all = &c->fanout.all;
+    const bool same = (size_t)key->hops == all->count &&
+                      memcmp(key->fanout, all->value, all->count * sizeof *key->fanout) == 0;
     return same ? PST_OK
                 : pst_fail(PST_E_ARG,
                            "the plan %s was made for another fanout: make a new plan, or restore the fanout",

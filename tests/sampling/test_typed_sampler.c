@@ -163,6 +163,36 @@ static void each_relation_has_its_fanout(void **state)
     pst_sampling_algorithm_close(&a);
 }
 
+/* As `fanouts`, but for each hop. The second hop of a batch that is drawn here is hop 1. */
+static void each_relation_has_its_fanout_in_each_hop(void **state)
+{
+    (void)state;
+    static const int64_t by_relation[RELATIONS * 2] = {9, 4, 1, 0, 1, -1}, fanout[2] = {9, -1};
+    const struct pst_sampling_setup set = {
+        .dataset = &w.ds, .graph = &w.graph, .hops = 2, .fanout = fanout, .fanout_by_relation = by_relation};
+    struct pst_sampling_opened a, option;
+    static struct drawn d, e;
+    const int64_t vertices[2] = {3, 8};
+    struct pst_minibatch_size size;
+    assert_int_equal(pst_sampling_algorithm_find(&a, "typed"), PST_OK);
+    assert_int_equal(pst_sampling_algorithm_open(&a, "", &set), PST_OK);
+    open_with(&option, "typed", &w.ds, false, "fanouts=4:0:-1");
+    assert_int_equal(draw(&a, 0, -1, vertices, 2, EDGES, &d), PST_OK);
+    assert_int_equal(draw(&option, 0, 9, vertices, 2, EDGES, &e), PST_OK);
+    assert_int_equal(d.indptr[2], 2 * (4 + 0 + 3));
+    assert_memory_equal(d.indptr, e.indptr, 3 * sizeof *d.indptr);
+    assert_memory_equal(d.out, e.out, (size_t)d.indptr[2] * sizeof *d.out);
+    pst_sampling_size_bound(&size, &a, &w.graph, fanout, 2, 2);
+    assert_int_equal(size.edges[0], 2 * (9 + 1 + 1));
+    assert_int_equal(size.edges[1], EDGES);
+    pst_sampling_algorithm_close(&a);
+    pst_sampling_algorithm_close(&option);
+    assert_int_equal(pst_sampling_algorithm_find(&a, "typed"), PST_OK);
+    assert_int_equal(pst_sampling_algorithm_open(&a, "fanouts=4:4:4", &set), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "has numbers for each edge type already"));
+    pst_sampling_algorithm_close(&a);
+}
+
 static void limits_and_damage(void **state)
 {
     (void)state;
@@ -191,6 +221,7 @@ int main(void)
         cmocka_unit_test(one_relation_is_uniform),
         cmocka_unit_test(each_relation_has_its_sample),
         cmocka_unit_test(each_relation_has_its_fanout),
+        cmocka_unit_test(each_relation_has_its_fanout_in_each_hop),
         cmocka_unit_test(limits_and_damage),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -40,6 +40,7 @@ static void setup(struct fixture *f)
                 .split = "train",
                 .hops = 2,
                 .fanout = {10, -1},
+                .fanouts = "fedcba9876543210",
                 .batch = 32,
                 .algorithm = "uniform",
                 .options = "extra=3",
@@ -84,6 +85,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(back.key.hops, 2);
     assert_memory_equal(back.key.fanout, f.plan.key.fanout, sizeof back.key.fanout);
     assert_int_equal(back.key.batch, 32);
+    assert_string_equal(back.key.fanouts, "fedcba9876543210");
     assert_string_equal(back.key.algorithm, "uniform");
     assert_string_equal(back.key.options, "extra=3");
     assert_true(back.key.replace);
@@ -194,8 +196,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 5", "\"version\": 2", "version"},
-        {"\"version\": 5,", "", "version"},
+        {"\"version\": 6", "\"version\": 2", "version"},
+        {"\"version\": 6,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -309,6 +311,12 @@ static void differences_are_named(void **state)
         assert_non_null(strstr(pst_error_text(), f.path));
         assert_int_equal(pst_plan_match(&f.plan, &want, 0, f.path), i >= 5 ? PST_OK : PST_E_ARG);
     }
+    struct pst_plan_key other = f.plan.key;
+    other.fanouts[0] = '\0';
+    assert_int_equal(pst_plan_match(&f.plan, &other, 0, f.path), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(),
+                           "the checksum of the fanouts of edge types was fedcba9876543210 and is "
+                           "now none"));
     teardown(&f);
 }
 

@@ -63,6 +63,23 @@ static const struct value values[] = {
     {PST_PARAM_INTS, -1, 9, "[1, 2.5]", NULL, "expected element 1 to be an integer from -1 to 9, found 2.5"},
     {PST_PARAM_INTS, -1, 9, "[[1]]", NULL, "expected element 0 to be an integer from -1 to 9, found [1]"},
     {PST_PARAM_INTS, -1, 9, "5", NULL, "expected a list of integers"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[3, 4]", "[3, 4]", NULL},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[3, 10]", NULL, "from -1 to 9, found 10"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "{\"a:b:c\": [3, -1], \"*\": [0, 1]}",
+     "{\"a:b:c\": [3, -1], \"*\": [0, 1]}", NULL},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[{\"a\": 3, \"*\": 0}, {\"*\": 1}]", "{\"a\": [3, 1], \"*\": [0, 1]}",
+     NULL},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[{\"a\": 3}, {\"b\": 1}]", NULL, "element 1 has no number for \"a\""},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[{\"a\": 3}, 4]", NULL, "only integers in the list, or only objects"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "[4, {\"a\": 3}]", NULL, "expected element 1 to be an integer"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "{\"a\": [1, 2], \"b\": [1]}", NULL,
+     "\"a\" has 2 numbers, but \"b\" has 1"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "{\"a\": [1, 10]}", NULL,
+     "\"a\": expected element 1 to be an integer from -1 to 9, found 10"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "{\"a\": 1}", NULL, "\"a\": expected a list of integers"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "{}", NULL, "expected 1 to 64 names, found 0"},
+    {PST_PARAM_NAMED_INTS, -1, 9, "7", NULL,
+     "expected a list of integers, or an object of such lists by name"},
 };
 
 static void test_values(void **state)
@@ -158,7 +175,7 @@ static void test_descriptions(void **state)
     refused(&d, "instances_max: expected 0 to 16, found 17");
     d = good;
     d.dataset = "features,splt:n";
-    refused(&d, "dataset: expected features, labels, types, split:PARAM or evaluated:PARAM "
+    refused(&d, "dataset: expected features, labels, types, split:PARAM, evaluated:PARAM or relations:PARAM "
                 "(PARAM: the name of a parameter), found \"splt:n\"");
     d.dataset = "split:m";
     refused(&d, "found \"split:m\"");
@@ -225,6 +242,7 @@ struct bound {
     const char *text;
     enum colour colour;
     struct pst_ints list;
+    struct pst_named_ints named, plain;
     int last;
 };
 
@@ -243,6 +261,8 @@ static const struct pst_param_desc bound_params[] = {
     BOUND("text", PST_PARAM_STRING, text, .def = "\"\""),
     BOUND("colour", PST_PARAM_ENUM, colour, .choices = "red|green|blue"),
     BOUND("list", PST_PARAM_INTS, list, .count_min = 1, .count_max = PST_INTS_MAX),
+    BOUND("named", PST_PARAM_NAMED_INTS, named, .count_min = 1, .count_max = PST_INTS_MAX),
+    BOUND("plain", PST_PARAM_NAMED_INTS, plain, .def = "[3]", .count_min = 1, .count_max = PST_INTS_MAX),
     BOUND("size", PST_PARAM_BYTES, size, .def = "\"auto\"", .automatic = true),
     {0},
 };
@@ -256,10 +276,11 @@ static void test_binding(void **state)
     d.state_bytes = sizeof(struct bound);
     if (pst_desc_check(&d, "FILE") != PST_OK)
         fail_msg("%s", pst_error_text());
-    json_t *given = json_pack("{sb ss si sI sI sI ss sf ss ss s[iii]}", "yes", 1, "second", "second", "small",
-                              -5, "count", (json_int_t)UINT32_MAX, "whole", (json_int_t)INT64_MIN, "bytes",
-                              (json_int_t)1 << 40, "size", "auto", "real", 0.25, "text", "words", "colour",
-                              "blue", "list", 7, -1, 9);
+    json_t *given =
+        json_pack("{sb ss si sI sI sI ss sf ss ss s[iii] s{s[iii] s[iii]} s[ii]}", "yes", 1, "second",
+                  "second", "small", -5, "count", (json_int_t)UINT32_MAX, "whole", (json_int_t)INT64_MIN,
+                  "bytes", (json_int_t)1 << 40, "size", "auto", "real", 0.25, "text", "words", "colour",
+                  "blue", "list", 7, -1, 9, "named", "a:b:c", 1, -1, 0, "*", 4, 9, 0, "plain", 6, 5);
     struct bound b = {.last = 77};
     pst_desc_bind(&d, given, &b);
     assert_true(b.yes && b.second && b.small == -5 && b.count == UINT32_MAX && b.whole == INT64_MIN);
@@ -267,6 +288,11 @@ static void test_binding(void **state)
                 b.last == 77);
     assert_string_equal(b.text, "words");
     assert_true(b.list.count == 3 && b.list.value[0] == 7 && b.list.value[1] == -1 && b.list.value[2] == 9);
+    assert_true(b.named.names == 2 && b.named.all.count == 3 && b.named.all.value[0] == 4 &&
+                b.named.all.value[1] == -1 && b.named.all.value[2] == 0 && b.named.value[0][0] == 1 &&
+                b.named.value[1][1] == 9);
+    assert_string_equal(b.named.name[0], "a:b:c");
+    assert_true(b.plain.names == 0 && b.plain.all.count == 2 && b.plain.all.value[1] == 5);
     json_decref(given);
     /* what does not fit is refused when the stage is loaded */
     struct pst_param_desc one[2] = {0};
@@ -288,6 +314,8 @@ static void test_binding(void **state)
     INTO_REFUSED(6, one[0].into.kind = PST_INTO_I64,
                  "the struct member that stores this parameter has another type");
     INTO_REFUSED(9, one[0].count_max = PST_INTS_MAX + 1,
+                 "the struct member that stores this parameter has another type");
+    INTO_REFUSED(10, one[0].type = PST_PARAM_INTS,
                  "the struct member that stores this parameter has another type");
     INTO_REFUSED(0, one[0].path = PST_PATH_FILE, "only a string parameter can have path");
     INTO_REFUSED(7, one[0].path = PST_PATH_OR_NAME + 1, "only a string parameter can have path");

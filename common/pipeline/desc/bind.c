@@ -15,6 +15,7 @@ static const size_t kind_bytes[] = {
     sizeof(double),
     sizeof(const char *),
     sizeof(struct pst_ints),
+    sizeof(struct pst_named_ints),
 };
 
 /* ---- checking ------------------------------------------------------------------------------------ */
@@ -53,6 +54,8 @@ static bool kind_fits(const struct pst_param_desc *param)
                (kind == PST_INTO_BOOL && count_choices(param->choices) == 2);
     case PST_PARAM_INTS:
         return kind == PST_INTO_INTS && param->count_max >= 1 && param->count_max <= PST_INTS_MAX;
+    case PST_PARAM_NAMED_INTS:
+        return kind == PST_INTO_NAMED_INTS && param->count_max >= 1 && param->count_max <= PST_INTS_MAX;
     }
     return false;
 }
@@ -63,7 +66,7 @@ pst_rc pst_desc_check_into(const struct pst_stage_desc *desc, const char *file,
     const struct pst_into *into = &param->into;
     if (into->kind == PST_INTO_NOTHING)
         return PST_OK;
-    if ((unsigned)into->kind > PST_INTO_INTS || !kind_fits(param))
+    if ((unsigned)into->kind > PST_INTO_NAMED_INTS || !kind_fits(param))
         return pst_fail(PST_E_FORMAT,
                         "%s: parameter %s: the struct member that stores this parameter has another type, or "
                         "is too small for the parameter's range",
@@ -103,6 +106,33 @@ static struct pst_ints ints_of(const json_t *list)
     return ints;
 }
 
+/* Is the number larger, where a negative one is the largest? */
+static bool is_larger(int64_t a, int64_t b)
+{
+    return b >= 0 && (a < 0 || a > b);
+}
+
+static void store_named(struct pst_named_ints *to, const json_t *value)
+{
+    const char *name;
+    json_t *list;
+    memset(to, 0, sizeof *to);
+    if (json_is_array(value)) {
+        to->all = ints_of(value);
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, list)
+    {
+        const struct pst_ints ints = ints_of(list);
+        for (size_t i = 0; i < ints.count; i++)
+            if (to->names == 0 || is_larger(ints.value[i], to->all.value[i]))
+                to->all.value[i] = ints.value[i];
+        to->all.count = ints.count;
+        memcpy(to->value[to->names], ints.value, sizeof ints.value);
+        to->name[to->names++] = name;
+    }
+}
+
 static void store(const struct pst_param_desc *param, const json_t *value, void *to)
 {
     switch (param->into.kind) {
@@ -116,6 +146,7 @@ static void store(const struct pst_param_desc *param, const json_t *value, void 
     case PST_INTO_F64: *(double *)to = json_number_value(value); break;
     case PST_INTO_TEXT: *(const char **)to = json_string_value(value); break;
     case PST_INTO_INTS: *(struct pst_ints *)to = ints_of(value); break;
+    case PST_INTO_NAMED_INTS: store_named(to, value); break;
     case PST_INTO_NOTHING: break;
     }
 }

@@ -96,7 +96,8 @@ static bool is_possible(const struct pst_param_desc *param, const char *text)
     case PST_PARAM_BOOL: return strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
     case PST_PARAM_ENUM: return pst_desc_list_has(param->choices, '|', text);
     case PST_PARAM_STRING: return true;
-    case PST_PARAM_INTS: return false;
+    case PST_PARAM_INTS:
+    case PST_PARAM_NAMED_INTS: return false;
     default: return is_number(text, &number);
     }
 }

@@ -204,7 +204,7 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
         return pst_fail(PST_E_FORMAT,
                         "%s: parameter %d has an invalid name or no help, or another parameter has its name",
                         file, i);
-    if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_INTS ||
+    if (param->type < PST_PARAM_BOOL || param->type > PST_PARAM_NAMED_INTS ||
         (param->type == PST_PARAM_ENUM && !param->choices))
         return pst_fail(
             PST_E_FORMAT,
@@ -260,7 +260,7 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
 
 static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 {
-    static const char *const prefixes[] = {"split:", "evaluated:"};
+    static const char *const prefixes[] = {"split:", "evaluated:", "relations:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "types") == 0)
@@ -271,8 +271,8 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
                      pst_desc_param(desc, word + strlen(prefixes[i])) != NULL;
         if (!known)
             return pst_fail(PST_E_FORMAT,
-                            "%s: dataset: expected features, labels, types, split:PARAM or evaluated:PARAM "
-                            "(PARAM: the name of a parameter), found \"%s\"",
+                            "%s: dataset: expected features, labels, types, split:PARAM, evaluated:PARAM or "
+                            "relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
                             file, word);
     }
     return PST_OK;

@@ -192,7 +192,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
     const char *type = text_of(j, "type");
     json_int_t count_min, count_max;
     int kind = -1;
-    for (int t = PST_PARAM_BOOL; t <= PST_PARAM_INTS; t++)
+    for (int t = PST_PARAM_BOOL; t <= PST_PARAM_NAMED_INTS; t++)
         if (type && strcmp(type, pst_desc_type_name((enum pst_param_type)t)) == 0)
             kind = t;
     if (kind < 0 || !are_texts(j, texts, sizeof texts / sizeof texts[0]) ||

@@ -13,7 +13,8 @@
 
 const char *pst_desc_type_name(enum pst_param_type type)
 {
-    static const char *const names[] = {"bool", "int", "real", "string", "enum", "bytes", "ints"};
+    static const char *const names[] = {"bool", "int",   "real", "string",
+                                        "enum", "bytes", "ints", "named_ints"};
     return names[type];
 }
 
@@ -112,6 +113,94 @@ static bool check_ints(const struct pst_param_desc *param, const json_t *value, 
     return true;
 }
 
+/* [{"a": 10, "b": 5}, {"a": 3, "*": 1}], an object for each place, as lists by name (a new reference). A name
+ * that an object lacks has the number of its "*". */
+static json_t *lists_by_name(const json_t *places, char why[PST_DESC_WHY_MAX])
+{
+    json_t *named = json_object(), *place, *list;
+    const char *name;
+    size_t i;
+    json_array_foreach(places, i, place)
+    {
+        json_t *unused;
+        if (!json_is_object(place)) {
+            (void)refuse(why, "only integers in the list, or only objects", places);
+            goto fail;
+        }
+        json_object_foreach(place, name, unused)
+        {
+            if (json_object_get(named, name) == NULL)
+                (void)json_object_set_new(named, name, json_array());
+        }
+    }
+    json_object_foreach(named, name, list)
+    {
+        json_array_foreach(places, i, place)
+        {
+            json_t *number = json_object_get(place, name);
+            number = number ? number : json_object_get(place, "*");
+            if (number == NULL) {
+                (void)snprintf(
+                    why, PST_DESC_WHY_MAX,
+                    "element %zu has no number for \"%.80s\", which another element names, and none "
+                    "for \"*\", which stands for all others",
+                    i, name);
+                goto fail;
+            }
+            (void)json_array_append(list, number);
+        }
+    }
+    return named;
+fail:
+    json_decref(named);
+    return NULL;
+}
+
+/* Lists of equal length by name. */
+static bool check_named(const struct pst_param_desc *param, const json_t *named, char why[PST_DESC_WHY_MAX])
+{
+    const char *name, *first = NULL;
+    size_t count = 0;
+    json_t *list;
+    if (json_object_size(named) == 0 || json_object_size(named) > PST_NAMED_INTS_MAX) {
+        (void)snprintf(why, PST_DESC_WHY_MAX, "expected 1 to %d names, found %zu", PST_NAMED_INTS_MAX,
+                       json_object_size(named));
+        return false;
+    }
+    json_object_foreach((json_t *)(uintptr_t)named, name, list)
+    {
+        char inner[PST_DESC_WHY_MAX];
+        if (!check_ints(param, list, inner)) {
+            (void)snprintf(why, PST_DESC_WHY_MAX, "\"%.60s\": %.180s", name, inner);
+            return false;
+        }
+        if (first != NULL && json_array_size(list) != count) {
+            (void)snprintf(why, PST_DESC_WHY_MAX,
+                           "\"%.80s\" has %zu numbers, but \"%.80s\" has %zu: the lists must be equally long",
+                           first, count, name, json_array_size(list));
+            return false;
+        }
+        first = first ? first : name;
+        count = json_array_size(list);
+    }
+    return true;
+}
+
+static bool check_named_ints(const struct pst_param_desc *param, const json_t *value, json_t **out,
+                             char why[PST_DESC_WHY_MAX])
+{
+    const bool places = json_is_array(value) && json_is_object(json_array_get(value, 0));
+    if (!places && !json_is_object(value) && !json_is_array(value))
+        return refuse(why, "a list of integers, or an object of such lists by name", value);
+    json_t *normal = places ? lists_by_name(value, why) : json_deep_copy(value);
+    if (normal != NULL &&
+        (json_is_object(normal) ? check_named(param, normal, why) : check_ints(param, normal, why)))
+        *out = normal;
+    else
+        json_decref(normal);
+    return *out != NULL;
+}
+
 static bool check_choice(const struct pst_param_desc *param, const json_t *value, char why[PST_DESC_WHY_MAX])
 {
     const char *text = json_string_value(value), *known[CHOICES_MAX], *near;
@@ -166,6 +255,7 @@ bool pst_desc_value(const struct pst_param_desc *param, const json_t *value, jso
     case PST_PARAM_ENUM: ok = check_choice(param, value, why); break;
     case PST_PARAM_BYTES: return check_bytes(param, value, out, why);
     case PST_PARAM_INTS: ok = check_ints(param, value, why); break;
+    case PST_PARAM_NAMED_INTS: return check_named_ints(param, value, out, why);
     }
     *out = ok ? json_deep_copy(value) : NULL;
     return *out != NULL;

@@ -55,6 +55,22 @@ static bool is_index(const char *key, const json_t *list, size_t *index)
     return key[0] && key[strspn(key, "0123456789")] == '\0' && *index <= json_array_size(list);
 }
 
+/* Lists by name: over a list of numbers, they are another form of the same value, and replace it. */
+static bool is_lists_by_name(const json_t *value, const json_t *list)
+{
+    const char *key;
+    json_t *member;
+    if (!json_is_array(list) || json_object_size(value) == 0 ||
+        (json_array_size(list) > 0 && !json_is_number(json_array_get(list, 0))))
+        return false;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        if (!json_is_array(member))
+            return false;
+    }
+    return true;
+}
+
 static void merge_member(const struct merge *m, json_t *into, const char *key, json_t *value,
                          const char *path, const char *over)
 {
@@ -70,7 +86,8 @@ static void merge_member(const struct merge *m, json_t *into, const char *key, j
     }
     (void)snprintf(at, sizeof at, list ? "%s[%s]" : path[0] ? "%s.%s" : "%s%s", path, key);
     json_t *old = list ? json_array_get(into, index) : json_object_get(into, key);
-    if ((json_is_object(old) || json_is_array(old)) && json_is_object(value)) {
+    if ((json_is_object(old) || json_is_array(old)) && json_is_object(value) &&
+        !is_lists_by_name(value, old)) {
         merge_into(m, old, value, at, from);
         return;
     }

@@ -41,8 +41,8 @@ PST_API_TEST bool pst_json_parse(struct pst_json *doc, const char *name, const c
 PST_API_TEST void pst_json_release(struct pst_json *doc);
 
 /* Merges an overlay file into the root: objects are merged, all other values are replaced. An object over a
- * list changes single elements: {"links": {"1": {"slots": 3}}}. False, with diag filled: it is not possible.
- */
+ * list changes single elements: {"links": {"1": {"slots": 3}}}; but an object of lists over a list of numbers
+ * replaces it. False, with diag filled: it is not possible. */
 PST_API_TEST bool pst_json_overlay(struct pst_json *doc, const char *file, struct pst_diag *diag);
 
 /* Sets the value at a path: "stages.sampler.params.fanout=[5,5]". Objects on the way are made; the index

@@ -55,6 +55,9 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
     if (have->hops != want->hops ||
         memcmp(have->fanout, want->fanout, (size_t)have->hops * sizeof have->fanout[0]) != 0)
         differ(&d, "fanout", ints_text(have->fanout, have->hops, a), ints_text(want->fanout, want->hops, b));
+    else if (strcmp(have->fanouts, want->fanouts) != 0)
+        differ(&d, "the checksum of the fanouts of edge types", have->fanouts[0] ? have->fanouts : "none",
+               want->fanouts[0] ? want->fanouts : "none");
     if (have->batch != want->batch)
         differ_int(&d, "batch", (uint64_t)have->batch, (uint64_t)want->batch);
     if ((parts & PST_PLAN_ALGORITHM) && strcmp(have->algorithm, want->algorithm) != 0)

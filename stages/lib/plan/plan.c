@@ -82,15 +82,17 @@ static json_t *plan_to_json(const struct pst_plan *plan)
     char seed[DIGEST_BYTES];
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
     return json_pack(
-        "{s:i, s:s, s:I, s:s, s:o, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, s:I, "
+        "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, "
+        "s:I, "
         "s:s, s:f, s:o, s:o}}",
         "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
-        key->split, "fanout", json_ints(key->fanout, key->hops), "batch", (json_int_t)key->batch, "algorithm",
-        key->algorithm, "options", key->options, "replace", (int)key->replace, "hotness", key->hotness,
-        "hotness_id", key->hotness_id, "seed", seed, "epochs", (json_int_t)plan->epochs, "batches",
-        (json_int_t)plan->batches, "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
-        json_ints(plan->max.edges, key->hops), "cache", "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes,
-        "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy", key->policy, "predicted_hit_rate",
+        key->split, "fanout", json_ints(key->fanout, key->hops), "fanouts", key->fanouts, "batch",
+        (json_int_t)key->batch, "algorithm", key->algorithm, "options", key->options, "replace",
+        (int)key->replace, "hotness", key->hotness, "hotness_id", key->hotness_id, "seed", seed, "epochs",
+        (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "max", "vertices",
+        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "cache",
+        "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes, "budget_bytes",
+        (json_int_t)key->cache_budget_bytes, "policy", key->policy, "predicted_hit_rate",
         plan->predicted_hit_rate, "rows", tiers_to_json(&plan->rows), "lists", tiers_to_json(&plan->lists));
 }
 
@@ -203,6 +205,7 @@ static void parse_key(struct reader *r, const json_t *root, struct pst_plan *pla
     get_str(r, root, "split", key->split, sizeof key->split);
     plan->vertices = get_int(r, root, "vertices", 1, INT64_MAX / 64);
     key->hops = get_ints(r, root, "fanout", key->fanout, 0, PST_HOPS_MAX, -1);
+    get_str(r, root, "fanouts", key->fanouts, sizeof key->fanouts);
     key->batch = get_int(r, root, "batch", 1, INT32_MAX);
     get_str(r, root, "algorithm", key->algorithm, sizeof key->algorithm);
     get_str(r, root, "options", key->options, sizeof key->options);

@@ -14,7 +14,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 5
+#define PST_PLAN_VERSION 6
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_POLICY_BYTES 96
 #define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
@@ -25,6 +25,7 @@ struct pst_plan_key {
     char split[PST_NAME_MAX];
     int hops;
     int64_t fanout[PST_HOPS_MAX];
+    char fanouts[17]; /* the checksum of the fanouts of all edge types, if they differ; else "" */
     int64_t batch;
     char algorithm[PST_NAME_MAX];
     char options[PST_PLAN_OPTIONS_BYTES]; /* the algorithm's parameters, as the user wrote them */

@@ -1,8 +1,11 @@
 /* input.c: reads the parameters that planner and samplers share, and opens what they name. */
 #include "stages/lib/sampling/input.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
@@ -14,6 +17,32 @@ static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *fr
                ? PST_OK
                : pst_fail(PST_E_LIMIT, "%s is too long: expected at most %zu bytes: %s", what, bytes - 1,
                           from);
+}
+
+/* The numbers of names, in the order of the dataset's relations. */
+static pst_rc open_fanout(struct pst_sampling_input *in, const struct pst_named_ints *fanout)
+{
+    struct pst_plan_key *key = &in->key;
+    const int64_t relations = in->ds.relations;
+    size_t wrong;
+    key->hops = (int)fanout->all.count;
+    memcpy(key->fanout, fanout->all.value, fanout->all.count * sizeof *key->fanout);
+    if (fanout->names == 0)
+        return PST_OK;
+    const size_t row = (size_t)key->hops * sizeof *in->fanout_by_relation, bytes = (size_t)relations * row;
+    int32_t *chosen = malloc((size_t)relations * sizeof *chosen + 1);
+    in->fanout_by_relation = malloc(bytes + 1);
+    pst_rc rc = chosen != NULL && in->fanout_by_relation != NULL
+                    ? pst_edge_type_match(&in->ds, fanout->name, fanout->names, chosen, &wrong)
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot store the fanouts of %lld edge types",
+                               (long long)relations);
+    for (int64_t r = 0; r < relations && rc == PST_OK; r++)
+        memcpy(in->fanout_by_relation + r * key->hops, fanout->value[chosen[r]], row);
+    if (rc == PST_OK)
+        (void)snprintf(key->fanouts, sizeof key->fanouts, "%016" PRIx64,
+                       (uint64_t)XXH3_64bits(in->fanout_by_relation, bytes));
+    free(chosen);
+    return rc == PST_OK ? rc : pst_wrap(rc, "the parameter fanout");
 }
 
 static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sampling_input_params *params,
@@ -30,11 +59,19 @@ static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sam
                                              .graph = &in->graph,
                                              .hops = key->hops,
                                              .fanout = key->fanout,
+                                             .fanout_by_relation = in->fanout_by_relation,
                                              .replace = key->replace,
                                              .batch = in->seeds.batch,
                                              .batches = in->seeds.batches};
     if (rc == PST_OK && own_state == NULL)
         rc = pst_sampling_algorithm_open(&in->algorithm, options, &setup);
+    if (rc == PST_OK && in->fanout_by_relation != NULL &&
+        (own != NULL || !pst_sampling_has(&in->algorithm, PST_SAMPLING_TYPED)))
+        rc = pst_fail(
+            PST_E_ARG,
+            "fanout has numbers for each edge type, but the algorithm %s does not tell edge types apart: "
+            "set algorithm to typed, or fanout to a list",
+            in->algorithm.algorithm->name);
     if (rc == PST_OK)
         rc = copy_text(key->algorithm, sizeof key->algorithm, "the algorithm's name",
                        in->algorithm.algorithm->name);
@@ -48,11 +85,11 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
 {
     int part = PST_TRAIN;
     memset(in, 0, sizeof *in);
-    in->key.hops = (int)params->fanout.count;
-    memcpy(in->key.fanout, params->fanout.value, params->fanout.count * sizeof *in->key.fanout);
     pst_rc rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
         rc = pst_rows_join_types(&in->ds);
+    if (rc == PST_OK)
+        rc = open_fanout(in, &params->fanout);
     if (rc == PST_OK)
         rc = pst_dataset_choose_split(&in->ds, params->split, &part);
     if (rc == PST_OK)
@@ -72,6 +109,7 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
 void pst_sampling_input_close(struct pst_sampling_input *in)
 {
     pst_sampling_algorithm_close(&in->algorithm);
+    free(in->fanout_by_relation);
     pst_seeds_release(&in->seeds);
     pst_dataset_close(&in->ds);
 }

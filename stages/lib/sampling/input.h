@@ -19,7 +19,7 @@ PST_BEGIN_DECLS
 /* The values of the parameters. */
 struct pst_sampling_input_params {
     enum pst_topology_from topology;
-    struct pst_ints fanout;
+    struct pst_named_ints fanout; /* by edge type, or a list */
     int64_t batch;
     const char *split;
     uint64_t gpu_topology_bytes;
@@ -28,14 +28,14 @@ struct pst_sampling_input_params {
 };
 
 /* The parts of the dataset that every sampling stage needs. */
-#define PST_SAMPLING_DATASET "types,split:split"
+#define PST_SAMPLING_DATASET "types,split:split,relations:fanout"
 
 /* Parameters of every sampling stage. Their values are stored in a member of the stage's state of type struct
  * pst_sampling_input_params. The values of a sampler must be equal to those of the planner that its input
  * `plan` is linked to. */
 #define PST_SAMPLING_INPUT_PARAMS(state_, member_)                                                           \
     {.name = "fanout",                                                                                       \
-     .type = PST_PARAM_INTS,                                                                                 \
+     .type = PST_PARAM_NAMED_INTS,                                                                           \
      .into = PST_INTO(state_, member_.fanout),                                                               \
      .def = "[10, 5]",                                                                                       \
      .min = -1,                                                                                              \
@@ -43,7 +43,9 @@ struct pst_sampling_input_params {
      .count_min = 1,                                                                                         \
      .count_max = PST_HOPS_MAX,                                                                              \
      .equals = "plan.fanout",                                                                                \
-     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none",            \
+     .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none. With "      \
+             "algorithm typed, it can be an object that has such a list for each edge type: "                \
+             "{\"author:writes:paper\": [10, 5], \"*\": [5, 5]}; \"*\" stands for all other types",          \
      .fixed = true},                                                                                         \
         {.name = "batch",                                                                                    \
          .type = PST_PARAM_INT,                                                                              \
@@ -112,7 +114,8 @@ struct pst_sampling_input {
     struct pst_dataset ds;
     struct pst_csc graph; /* the mapped files */
     struct pst_seeds seeds;
-    struct pst_plan_key key; /* all but cache_budget_bytes */
+    struct pst_plan_key key;     /* all but cache_budget_bytes */
+    int64_t *fanout_by_relation; /* as in pst_sampling_setup */
     struct pst_sampling_opened algorithm;
 };
 

@@ -14,6 +14,7 @@ TRIED = {
     "string": ["", "word", 3, ["word"]],
     "enum": ["no-such-choice", "", 3, "auto"],
     "bytes": [0, 1, 4096, "64KiB", "1.5GiB", "1MB", "12B", 1 << 62, "64 KiB", "-1", "KiB", "1e3", -1, 1.5, None, "auto"],
+    "named_ints": [[], [1], [5, 5], {"a": [1]}, {"a": [1, 2], "b": [0, -1]}, {}, {"a": []}, {"a": 1}, {"a": [1 << 40]}, [{"a": 1}, {"a": 2}], [{}], [{"a": "1"}], 5],
     "ints": [[], [1], [5, 5], [-1, -1], [1] * 16, [1.5], ["1"], 5, [1 << 40]],
 }
 
@@ -115,7 +116,7 @@ def values_of_all_parameters_are_judged_as_by_check():
             values = {}
             for param in params:
                 values[param["name"]] = [*TRIED[param["type"]], *param.get("choices", "").split("|"), param.get("default")]
-                if param["min"] < param["max"] and param["type"] != "ints":
+                if param["min"] < param["max"] and param["type"] not in ("ints", "named_ints"):
                     low, high = param["min"], param["max"]
                     whole = param["type"] != "real"
                     limits = [low, high, low - 1, high + 1] if abs(high) < 1e15 else [low, low - 1]

@@ -106,6 +106,59 @@ def rows_are_read_in_the_width_of_their_type():
         assert r.code != 0 and "set the parameter algorithm of the planner and the sampler to typed" in r.err
 
 
+def edge_types(data):
+    with open(os.path.join(data, "dataset.json")) as f:
+        return [e["name"] for e in json.load(f)["edge_types"]]
+
+
+@test
+def fanouts_of_edge_types_have_names():
+    """As lists by name, in any order, or as an object for each hop; a name that only one type has is enough."""
+    with Place() as p:
+        data = generated(p, vertices=1200)
+        names = edge_types(data)
+        numbers = {name: 3 + k for k, name in enumerate(names)}
+        by_option = p.run(TYPED, "--epochs", 1, "--set", "params.options=fanouts=" + ":".join(map(str, numbers.values())), data=data).report
+        lists = {name: [n, n] for name, n in reversed(numbers.items())}
+        hops = [dict(numbers)] * 2
+        short = {(name.split(":")[1] if sum(name.split(":")[1] == other.split(":")[1] for other in names) == 1 else name): n
+                 for name, n in lists.items()}
+        others = {names[0]: lists[names[0]], "*": [4, 4]}
+        assert short.keys() != lists.keys()
+        for fanout in (lists, hops, short):
+            r = p.run(TYPED, "--epochs", 1, "--set", "params.fanout=" + json.dumps(fanout), data=data)
+            assert r.report["digest"] == by_option["digest"] and r.report["weights_digest"] == by_option["weights_digest"], fanout
+        overlay = p.write({"params": {"fanout": {**others, names[1]: [4, 4]}}}, "overlay.json")
+        a = p.run(TYPED, "--epochs", 1, "--with", overlay, data=data).report
+        b = p.run(TYPED, "--epochs", 1, "--set", "params.fanout=" + json.dumps(others), data=data)
+        assert a["digest"] == b.report["digest"] != by_option["digest"]
+        plan = os.path.join(b.run_dir, "plan", "plan.json")
+        reuse = "--set", f"stages.planner.params.reuse={plan}"
+        r = p.run(TYPED, "--epochs", 1, "--set", "params.fanout=" + json.dumps({**others, names[0]: [2, 3]}), *reuse, data=data, code=None)
+        assert r.code != 0 and "the checksum of the fanouts of edge types" in r.err, r.err
+        r = p.run(TYPED, "--epochs", 2, "--resume", b.run_dir, "--set", "params.fanout=" + json.dumps(others), data=data).report
+        assert r["status"] == "ok"
+
+
+@test
+def names_of_edge_types_are_checked():
+    with Place() as p:
+        data = generated(p, vertices=400)
+        names = edge_types(data)
+        known = ", ".join(names)
+        for fanout, path, wanted in (
+                ({"wrote": [5, 5], "*": [1, 1]}, "params.fanout.wrote", f'unknown edge type "wrote"; the edge types of the dataset {data} are: {known}'),
+                ({names[0]: [5, 5]}, "params.fanout", "no numbers are given for these edge types of the dataset " + data + ": " + ", ".join(names[1:])),
+                ({names[0]: [5, 5], names[0].split(":")[1]: [5, 5], "*": [1, 1]}, "params.fanout", "the same edge type"),
+                ({names[0]: [5, 5], "*": [1]}, "params.fanout", "the lists must be equally long"),
+                ({"*": [5, 5, 5]}, "stages.trainer", "a list of 3 elements: the number must be the length of the list")):
+            for checked in (command("check", TYPED, "--dataset", data, "--set", "params.fanout=" + json.dumps(fanout), code=2),):
+                told = [line for line in checked.stderr.splitlines() if wanted in line]
+                assert len(told) == 1 and path in told[0], (fanout, checked.stderr)
+        r = p.run(TYPED, "--set", "params.algorithm=uniform", "--set", 'params.fanout={"*": [5, 5]}', data=data, code=None)
+        assert r.code != 0 and "the algorithm uniform does not tell edge types apart: set algorithm to typed" in r.err, r.err
+
+
 def full_pass(data, t, each):
     """All layers over the whole graph in float64. With bases, the weights of the relations are sums of these."""
     part = lambda l, name: next((v.astype(float) for k, v in t.items() if k == f"layer{l}.{name}"), None)

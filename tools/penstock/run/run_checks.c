@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -16,7 +17,7 @@ struct check {
     const struct pst_pipeline *pl;
     const struct pst_pipeline_stage_spec *stage;
     struct pst_dataset *ds;
-    const char *split; /* that a stage before it named; NULL: none did */
+    const char *split;                 /* that a stage before it named; NULL: none did */
     struct pst_diag *diag;
 };
 
@@ -73,6 +74,34 @@ static void check_split(struct check *c, const char *param, bool seeds)
                        replica_without_seeds(c, ids), c->stage->replicas, ids->shape[0], split, c->ds->dir);
 }
 
+/* The edge types that the names of a parameter's lists mean. */
+static void check_relations(struct check *c, const char *param)
+{
+    const json_t *value = json_object_get(c->stage->params, param);
+    const char *name[PST_NAMED_INTS_MAX], *key;
+    char path[PST_JSON_PATH_MAX];
+    json_t *unused;
+    size_t n = 0, wrong;
+    if (!json_is_object(value))
+        return;
+    json_object_foreach((json_t *)(uintptr_t)value, key, unused)
+    {
+        name[n++] = key;
+    }
+    int32_t *chosen = malloc((size_t)c->ds->relations * sizeof *chosen + 1);
+    const pst_rc rc = chosen != NULL
+                          ? pst_edge_type_match(c->ds, name, n, chosen, &wrong)
+                          : pst_fail(PST_E_NOMEM, "out of memory: cannot check the names of edge types");
+    free(chosen);
+    if (rc == PST_OK)
+        return;
+    pst_pipeline_param_path(c->pl, c->stage->name, param, path);
+    const size_t used = strlen(path);
+    if (rc == PST_E_ARG && wrong < n)
+        (void)snprintf(path + used, sizeof path - used, ".%s", name[wrong]);
+    pst_json_error(&c->pl->doc, c->diag, path, "%s", pst_error_text());
+}
+
 static bool has_features(const struct pst_dataset *ds)
 {
     bool has = ds->feature_dim > 0;
@@ -83,7 +112,7 @@ static bool has_features(const struct pst_dataset *ds)
 
 static void check_word(struct check *c, const char *word)
 {
-    static const char split[] = "split:", evaluated[] = "evaluated:";
+    static const char split[] = "split:", evaluated[] = "evaluated:", relations[] = "relations:";
     const struct pst_dataset *ds = c->ds;
     char path[PST_JSON_PATH_MAX];
     (void)snprintf(path, sizeof path, "stages.%s", c->stage->origin);
@@ -91,6 +120,8 @@ static void check_word(struct check *c, const char *word)
         check_split(c, word + strlen(split), true);
     else if (strncmp(word, evaluated, strlen(evaluated)) == 0)
         check_split(c, word + strlen(evaluated), false);
+    else if (strncmp(word, relations, strlen(relations)) == 0)
+        check_relations(c, word + strlen(relations));
     else if (strcmp(word, "features") == 0 && !has_features(ds))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",

@@ -18,7 +18,7 @@ PST_BEGIN_DECLS
 
 #define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed)
 
-#define PST_SAMPLING_ABI 4 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 5 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
@@ -29,9 +29,12 @@ struct pst_sampling_setup {
     const struct pst_csc *graph;
     int hops;
     const int64_t *fanout; /* one number a hop; -1: all neighbours, 0: none */
-    bool replace;          /* may a vertex get one neighbour several times? */
-    int64_t batch;         /* seeds of the largest batch */
-    uint64_t batches;      /* of an epoch */
+    /* (relations, hops): the fanout of each relation in each hop. Then `fanout` has the largest of each hop,
+     * where -1 is largest. NULL: all relations have the same. Only PST_SAMPLING_TYPED gets it. */
+    const int64_t *fanout_by_relation;
+    bool replace;     /* may a vertex get one neighbour several times? */
+    int64_t batch;    /* seeds of the largest batch */
+    uint64_t batches; /* of an epoch */
 };
 
 /* What an algorithm does besides drawing neighbours. */

@@ -11,11 +11,12 @@
 #define RELATIONS_MAX 1024 /* each takes memory; more are those of knowledge graphs */
 
 struct typed {
-    struct pst_ints fanouts; /* of each relation; none: the fanout of the hop */
+    struct pst_ints fanouts;    /* of each relation; none: the fanout of the hop */
+    const int64_t *by_relation; /* (relations, hops), or NULL: as in pst_sampling_setup */
+    int hops;
     const struct pst_dataset *dataset;
     const int32_t *relation; /* of each entry of the graph's lists; NULL: there is one relation */
     int relations;
-    int64_t per_vertex; /* the largest number of relations that lead to one type of vertices */
     bool replace;
     int64_t *degree;       /* of the vertex's relations, and where they begin in `entry` */
     int64_t *begin;        /* relations + 1 */
@@ -40,17 +41,38 @@ static const struct pst_sampling_option options[] = {
     {0},
 };
 
-/* How many relations can lead to one vertex: at most all, and with types of vertices, those to its type. */
-static int64_t most_relations(const struct pst_dataset *ds)
+/* The fanout of a relation. fanout: of the hop. */
+static int64_t fanout_of(const struct typed *t, int relation, int hop, int64_t fanout)
 {
-    int64_t most = 1;
-    if (ds->vertex_types == 0)
-        return pst_max_i64(1, ds->relations);
-    for (int type = 0; type < ds->vertex_types; type++) {
-        int64_t n = 0;
-        for (int k = 0; k < ds->edge_types; k++)
-            n += ds->edge_type[k].target == type;
-        most = pst_max_i64(most, n);
+    if (t->by_relation != NULL)
+        return t->by_relation[(int64_t)relation * t->hops + hop];
+    return t->fanouts.count > 0 ? t->fanouts.value[relation] : fanout;
+}
+
+/* How many neighbours a vertex of this type can get; -1: all. type: -1: all relations can lead to the vertex.
+ */
+static int64_t most_of_type(const struct typed *t, int type, int hop, int64_t fanout)
+{
+    int64_t most = 0;
+    for (int r = 0; r < t->relations; r++) {
+        const int64_t more = fanout_of(t, r, hop, fanout);
+        if (type >= 0 && t->dataset->edge_type[r].target != type)
+            continue;
+        if (more < 0)
+            return -1;
+        most += more;
+    }
+    return most;
+}
+
+/* The same of any vertex. */
+static int64_t most_of_any(const struct typed *t, int hop, int64_t fanout)
+{
+    const int types = t->relation != NULL ? t->dataset->vertex_types : 0;
+    int64_t most = types == 0 ? most_of_type(t, -1, hop, fanout) : 0;
+    for (int type = 0; type < types && most >= 0; type++) {
+        const int64_t of = most_of_type(t, type, hop, fanout);
+        most = of < 0 ? of : pst_max_i64(most, of);
     }
     return most;
 }
@@ -68,10 +90,15 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
                         "options: fanouts has %u numbers, but the dataset %s has %lld relations: give one "
                         "number for each relation (`penstock inspect` lists the relations)",
                         (unsigned)t->fanouts.count, ds->dir, (long long)pst_max_i64(1, ds->relations));
+    if (t->fanouts.count > 0 && setup->fanout_by_relation != NULL)
+        return pst_fail(PST_E_ARG,
+                        "options: fanouts cannot be set, because the parameter fanout has numbers for "
+                        "each edge type already: remove one of them");
+    t->by_relation = setup->fanout_by_relation;
+    t->hops = setup->hops;
     t->dataset = ds;
     t->relation = ds->edge_relation.map;
     t->relations = t->relation != NULL ? (int)ds->relations : 1;
-    t->per_vertex = t->relation != NULL ? most_relations(ds) : 1;
     t->replace = setup->replace;
     const size_t n = (size_t)t->relations;
     t->degree = calloc(n, sizeof *t->degree);
@@ -111,13 +138,8 @@ static struct pst_sampling_bound bound(const void *state, const struct pst_csc *
     const struct typed *t = state;
     if (fanout == 0) /* nothing is drawn in such a hop */
         return (struct pst_sampling_bound){.edges = 0, .vertices = n};
-    for (uint32_t r = 0; r < t->fanouts.count; r++) /* the largest; a negative number means all */
-        fanout = r == 0 || t->fanouts.value[r] < 0 || (fanout >= 0 && t->fanouts.value[r] > fanout)
-                     ? t->fanouts.value[r]
-                     : fanout;
-    const int64_t edges =
-        fanout < 0 ? graph->edges : pst_min_i64(PST_MINIBATCH_COUNT_MAX, n * fanout * t->per_vertex);
-    (void)hop;
+    const int64_t most = most_of_any(t, hop, fanout);
+    const int64_t edges = most < 0 ? graph->edges : pst_min_i64(PST_MINIBATCH_COUNT_MAX, n * most);
     return (struct pst_sampling_bound){.edges = edges, .vertices = n + edges};
 }
 
@@ -213,11 +235,11 @@ static pst_rc write_edges(const struct typed *t, const struct pst_sampling_hop *
 static pst_rc draw_vertex(struct typed *t, const struct pst_sampling_hop *h, int64_t vertex, int64_t *used)
 {
     const int64_t first = h->graph->indptr[vertex], degree = h->graph->indptr[vertex + 1] - first;
-    const bool each = t->fanouts.count > 0; /* one relation after the other */
+    const bool each = t->fanouts.count > 0 || t->by_relation != NULL; /* one relation after the other */
     int64_t n = 0;
     pst_rc rc = sort_list(t, first, degree, vertex, &n);
     for (int64_t from = 0, to; from < n && rc == PST_OK; from = to) {
-        const int fanout = each ? (int)t->fanouts.value[t->of[from]] : h->fanout;
+        const int fanout = (int)fanout_of(t, t->of[from], (int)h->key->hop, h->fanout);
         to = each ? from + 1 : n;
         rc = fanout != 0 ? pick(t, h, from, to, fanout) : PST_OK;
         if (rc == PST_OK && fanout != 0)
