@@ -34,7 +34,7 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
  * products would read the features again and again. */
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
 {
-    const int64_t heads = t->config.model == PST_GNN_GAT ? t->config.heads : 1;
+    const int64_t heads = pst_gnn_has_heads(t->config.model) ? t->config.heads : 1;
     const int64_t widest =
         pst_max_i64(t->ds.feature_dim, heads * pst_max_i64(t->config.classes, t->config.hidden));
     pst_rc rc = pst_device_open(&t->device, pst_device_name(self));

@@ -349,7 +349,7 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu,pinned",
+     .memory = "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage",
      .requests = PST_REQUESTS_NEEDS,
      .flags = PST_PORT_ORDERED,
      .whole_if = "norm=batch"},
@@ -371,15 +371,16 @@ static const struct pst_port_desc ports[] = {
 
 static const struct pst_param_desc params[] = {
     PARAM("model", ENUM, config.model, "\"graphsage\"",
-          .choices = "graphsage|gcn|gat|rgcn|rsage", /* as enum pst_gnn_model_kind */
-          .help = "the kind of model; rgcn and rsage need a sampler with algorithm typed", .fixed = true),
+          .choices = "graphsage|gcn|gat|rgcn|rsage|rgat", /* as enum pst_gnn_model_kind */
+          .help = "the kind of model; rgcn, rsage and rgat need a sampler with algorithm typed",
+          .fixed = true),
     PARAM("layers", INT, config.layers, "2", .min = 2, .max = PST_GNN_LAYERS_MAX,
           .equals = "count(batch.fanout)",
           .help = "number of layers; must be the number of the sampler's hops", .fixed = true),
     PARAM("hidden", INT, config.hidden, "64", .min = 1, .max = 65536,
-          .help = "columns of every layer but the last; for gat, of each head", .fixed = true),
+          .help = "columns of every layer but the last; for gat and rgat, of each head", .fixed = true),
     PARAM("heads", INT, config.heads, "8", .min = 1, .max = PST_GAT_HEADS_MAX,
-          .help = "for gat: attention heads of every layer", .fixed = true),
+          .help = "for gat and rgat: attention heads of every layer", .fixed = true),
     PARAM("bases", INT, config.bases, "0", .max = PST_GNN_RELATIONS_MAX, .only_if = "model=rgcn",
           .help =
               "for rgcn: the weight of each relation is a weighted sum of this number of matrices, which all "
@@ -475,8 +476,9 @@ static const struct pst_param_desc params[] = {
 const struct pst_stage_desc pst_stage = {
     .abi = PST_STAGE_ABI,
     .name = "trainer",
-    .help = "trains GraphSAGE (mean), GCN, GAT, R-GCN or R-SAGE on minibatches, evaluates the model and "
-            "writes checkpoints",
+    .help =
+        "trains GraphSAGE (mean), GCN, GAT, R-GCN, R-SAGE or R-GAT on minibatches, evaluates the model and "
+        "writes checkpoints",
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own model */

@@ -50,8 +50,47 @@ static void add_row(const struct pst_gnn_model *m, int l, int k, const double *x
             y[j] += share * x[i] * weight_of(m, l, k, i, j);
 }
 
+/* x . column j of a matrix of `columns`. */
+static double column(const double *x, const pst_real *w, int64_t in, int64_t columns, int64_t j)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < in; i++)
+        sum += x[i] * w[i * columns + j];
+    return sum;
+}
+
+/* Attention within the relation of the k-th term (layer.h), for one destination. */
+static void attend(struct pst_gnn_model *m, const struct typed_batch *b, int l, int k, int64_t d,
+                   const double *x, int64_t ld, double *y)
+{
+    const int h = m->config.layers - 1 - l;
+    const int64_t heads = m->config.heads, dim = m->layer[l].wide / heads, wide = m->layer[l].wide;
+    const int32_t *indptr = b->view.indptr[h], *indices = b->view.indices[h];
+    const int32_t *relation = (const int32_t *)(const void *)(b->slot + b->view.mb.relations_at[h]);
+    const struct pst_gnn_attention w = pst_gnn_attention_of(m, l, k, m->weight);
+    for (int64_t head = 0; head < heads; head++) {
+        double all = 0, sum[16] = {0};
+        for (int32_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            const double *x_u = x + indices[e] * ld;
+            double score = column(x + d * ld, w.left, w.in_target, heads, head), z[16];
+            if (relation[e] != m->terms.term[k].relation)
+                continue;
+            for (int64_t j = 0; j < dim; j++) {
+                z[j] = column(x_u, w.weight, w.in, wide, head * dim + j);
+                score += w.right[head * dim + j] * z[j];
+            }
+            const double power = exp(score > 0 ? score : PST_GAT_SLOPE * score);
+            all += power;
+            for (int64_t j = 0; j < dim; j++)
+                sum[j] += power * z[j];
+        }
+        for (int64_t j = 0; j < dim && all > 0; j++)
+            y[m->layer[l].last ? j : head * dim + j] += sum[j] / all / (m->layer[l].last ? (double)heads : 1);
+    }
+}
+
 /* The definition (layer.h), for one destination. */
-static void mix(const struct pst_gnn_model *m, const struct typed_batch *b, int l, int64_t d, const double *x,
+static void mix(struct pst_gnn_model *m, const struct typed_batch *b, int l, int64_t d, const double *x,
                 int64_t ld, double *y)
 {
     const int h = m->config.layers - 1 - l, type = typed_type_of(b->view.vertices[d]);
@@ -62,6 +101,10 @@ static void mix(const struct pst_gnn_model *m, const struct typed_batch *b, int 
         int64_t count = 0;
         if (t->relation < 0 && t->target == type)
             add_row(m, l, k, x + d * ld, 1, y);
+        if (t->relation >= 0 && m->config.model == PST_GNN_RGAT) {
+            attend(m, b, l, k, d, x, ld, y);
+            continue;
+        }
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
             count += relation[e] == t->relation;
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
@@ -72,14 +115,15 @@ static void mix(const struct pst_gnn_model *m, const struct typed_batch *b, int 
         y[j] += m->weight[m->layer[l].bias + j];
 }
 
-/* R-GCN, R-SAGE, and R-GCN with one to three bases. */
+/* R-GCN, R-SAGE, R-GAT, and R-GCN with one to three bases. */
 static struct pst_gnn_config case_of(int i)
 {
-    struct pst_gnn_config c = config_of(i < 2 ? (enum pst_gnn_model_kind)(PST_GNN_RGCN + i) : PST_GNN_RGCN);
-    c.bases = i < 2 ? 0 : i - 1;
+    struct pst_gnn_config c = config_of(i < 3 ? (enum pst_gnn_model_kind)(PST_GNN_RGCN + i) : PST_GNN_RGCN);
+    c.bases = i < 3 ? 0 : i - 2;
+    c.heads = 3;
     return c;
 }
-enum { CASES = 5 };
+enum { CASES = 6 };
 
 static void test_forward(void **state)
 {
@@ -96,15 +140,16 @@ static void test_forward(void **state)
         assert_int_equal(typed_batch_fill(&b, &m), PST_OK);
         assert_int_equal(pst_gnn_model_step(&m, &b.view, &figures, &logits), PST_OK);
         const int64_t hidden = b.view.mb.n[1];
-        double *x = calloc((size_t)hidden * 5, sizeof *x);
+        const int64_t columns = pst_gnn_columns(&c);
+        double *x = calloc((size_t)(hidden * columns), sizeof *x);
         for (int64_t d = 0; d < hidden; d++) {
-            mix(&m, &b, 0, d, b.view.features, 8, x + d * 5);
-            for (int j = 0; j < 5; j++)
-                x[d * 5 + j] = fmax(0, x[d * 5 + j]);
+            mix(&m, &b, 0, d, b.view.features, 8, x + d * columns);
+            for (int64_t j = d * columns; j < (d + 1) * columns; j++)
+                x[j] = x[j] > 0 ? x[j] : c.model == PST_GNN_RGAT ? expm1(x[j]) : 0;
         }
         for (int64_t d = 0; d < TYPED_SEEDS; d++) {
             double y[TYPED_CLASSES] = {0};
-            mix(&m, &b, 1, d, x, 5, y);
+            mix(&m, &b, 1, d, x, columns, y);
             for (int j = 0; j < TYPED_CLASSES; j++)
                 check_near(logits[d * pst_gnn_width(TYPED_CLASSES) + j], y[j], "a logit");
         }
@@ -216,6 +261,13 @@ static void test_refusals(void **state)
     c.model = PST_GNN_RSAGE;
     assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
     c.bases = 0;
+    c.model = PST_GNN_RGAT;
+    c.heads = 0;
+    assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
+    c.heads = 2;
+    c.attention_dropout = 0.1;
+    assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
+    c.attention_dropout = 0;
     c.types = NULL;
     assert_int_equal(pst_gnn_model_init(&m, &c), PST_E_ARG);
 }

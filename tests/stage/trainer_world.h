@@ -15,7 +15,7 @@
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/model.h"
 #include "stages/lib/gnn/pass.h"
-#include "stages/lib/gnn/spill_rows.h"
+#include "stages/lib/gnn/spill/spill_rows.h"
 #include "stages/lib/gnn/state.h"
 #include "stages/lib/gnn/team.h"
 

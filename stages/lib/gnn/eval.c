@@ -218,9 +218,9 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     eval->predicted_bytes =
         (uint64_t)ds->vertices *
         (config->multilabel ? (uint64_t)config->classes * sizeof *eval->labels : sizeof *eval->predicted);
-    const int64_t heads = config->model == PST_GNN_GAT ? config->heads : 1;
+    const int64_t heads = pst_gnn_has_heads(config->model) ? config->heads : 1;
     eval->ld = pst_gnn_width(heads * pst_max_i64(config->hidden, config->classes));
-    eval->state_reals = config->model == PST_GNN_GAT ? 2 * heads : 0;
+    eval->state_reals = pst_gnn_has_heads(config->model) ? 2 * heads : 0;
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
     eval->dtype = ds->features.dtype;
     pst_rc rc = check_dtype(&ds->features);

@@ -17,7 +17,7 @@
 #include "common/util/progress.h"
 #include "common/store/dataset/rows.h"
 #include "stages/lib/gnn/model.h"
-#include "stages/lib/gnn/spill_rows.h"
+#include "stages/lib/gnn/spill/spill_rows.h"
 #include "stages/lib/learning/metric.h"
 
 /* Gets the output of layer `layer` for vertices first..first+n: rows of the layer's width, ld apart. It is

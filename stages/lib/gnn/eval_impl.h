@@ -40,6 +40,7 @@ struct pst_gnn_eval_job {
     const pst_real *part; /* projected rows of vertices from..to */
     int64_t from, to;
     int term;           /* of a model of relations */
+    int64_t ld_sum;     /* the same: of sums; ld is that of projected rows */
     pst_real *composed; /* the weights of its relations, if they have bases */
 };
 
@@ -92,6 +93,19 @@ PST_MUST_USE pst_rc pst_gnn_eval_finish_layer(struct pst_gnn_eval *eval, const s
                                               const pst_real *input, int64_t ld_input);
 /* Brings the projected rows of job->from..to into memory, for sums. room: of so many rows of job->ld. */
 PST_MUST_USE pst_rc pst_gnn_eval_fetch_part(struct pst_gnn_eval_job *job, pst_real *room);
+
+/* eval_rgat.c, for the relation of job->term. The scores of sources, from their products z; those of
+ * destinations, from their input. */
+void pst_gnn_eval_scores(const struct pst_gnn_eval_job *job, int64_t first, int64_t n, const pst_real *z,
+                         int64_t ld);
+void pst_gnn_eval_target_scores(const struct pst_gnn_eval_job *job, int64_t first, int64_t n,
+                                const pst_real *x, int64_t ld_x);
+/* What the coefficients of vertex v need besides its scores: state, 2 x heads. PST_E_FORMAT: its neighbours
+ * are out of range. */
+PST_MUST_USE pst_rc pst_gnn_eval_attention(const struct pst_gnn_eval_job *job, int64_t v, pst_real *state);
+/* Adds the product z of the neighbour u, by its coefficients. */
+void pst_gnn_eval_attend(const struct pst_gnn_eval_job *job, int64_t v, int64_t u, const pst_real *state,
+                         const pst_real *z, pst_real *y);
 
 /* eval_relations.c: all layers of a model of relations. */
 PST_MUST_USE pst_rc pst_gnn_eval_relations(struct pst_gnn_eval *eval, const struct pst_gnn_model *model);

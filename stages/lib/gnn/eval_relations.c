@@ -102,6 +102,26 @@ static pst_rc own_terms(struct pst_gnn_eval_job *job)
     return rc;
 }
 
+static bool attends(const struct pst_gnn_eval_job *job)
+{
+    return job->model->config.model == PST_GNN_RGAT;
+}
+
+/* The products of a block with the weight of a relation; with attention, the scores too. */
+static void project(const struct pst_gnn_eval_job *job, int64_t first, int64_t n, const pst_real *x,
+                    int64_t ld_x, pst_real *y)
+{
+    const int64_t ld = job->eval->projected.ld, wide = job->model->layer[job->l].wide;
+    if (!attends(job)) {
+        add_product(job, job->term, x, ld_x, n, false, y, ld);
+        return;
+    }
+    const struct pst_gnn_attention w =
+        pst_gnn_attention_of(job->model, job->l, job->term, job->model->weight);
+    pst_k_gemm(NULL, false, false, n, wide, w.in, 1, x, ld_x, w.weight, wide, 0, y, ld, 1);
+    pst_gnn_eval_scores(job, first, n, y, ld);
+}
+
 /* ---- relations ---------------------------------------------------------------------------------- */
 
 static void product_task(void *arg, int64_t task, int worker)
@@ -116,9 +136,25 @@ static void product_task(void *arg, int64_t task, int worker)
     pst_rc rc = input_of(job, first, n, worker, pst_gnn_eval_block(eval, worker, 0), &x, &ld_x);
     if (rc == PST_OK) {
         pst_real *y = pst_gnn_rows_make(&eval->projected, first, pst_gnn_eval_block(eval, worker, 1));
-        add_product(job, job->term, x, ld_x, n, false, y, eval->projected.ld);
+        project(job, first, n, x, ld_x, y);
         rc = pst_gnn_rows_put(&eval->projected, first, n, y);
     }
+    pst_gnn_eval_task_ends(job->eval, rc);
+}
+
+/* With attention: the scores of a block of destinations. */
+static void target_task(void *arg, int64_t task, int worker)
+{
+    const struct pst_gnn_eval_job *job = arg;
+    const struct pst_gnn_eval *eval = job->eval;
+    int64_t first, ld_x = 0;
+    const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
+    const pst_real *x = NULL;
+    if (atomic_load(&eval->failure.there))
+        return;
+    const pst_rc rc = input_of(job, first, n, worker, pst_gnn_eval_block(eval, worker, 0), &x, &ld_x);
+    if (rc == PST_OK)
+        pst_gnn_eval_target_scores(job, first, n, x, ld_x);
     pst_gnn_eval_task_ends(job->eval, rc);
 }
 
@@ -128,9 +164,10 @@ static int64_t id_at(const struct pst_csc *graph, int64_t e)
                                    : ((const int64_t *)graph->indices)[e];
 }
 
-/* Adds the neighbours job->from..to of one vertex to y: each has the same share. *cursor: how far the
- * vertex's list is read. Sources ascend within the list. */
-static pst_rc add_neighbours(const struct pst_gnn_eval_job *job, int64_t v, int64_t *cursor, pst_real *y)
+/* Adds the neighbours job->from..to of one vertex to y: each has the same share, or with attention, what its
+ * coefficients say. *cursor: how far the vertex's list is read. Sources ascend within the list. */
+static pst_rc add_neighbours(const struct pst_gnn_eval_job *job, int64_t v, int64_t *cursor,
+                             const pst_real *state, pst_real *y)
 {
     const struct pst_gnn_eval *eval = job->eval;
     const struct pst_csc *graph = &eval->graph;
@@ -149,7 +186,9 @@ static pst_rc add_neighbours(const struct pst_gnn_eval_job *job, int64_t v, int6
         if (u < job->from)
             return PST_E_FORMAT;
         const pst_real *row = job->part + (u - job->from) * job->ld;
-        for (int64_t j = 0; j < out; j++)
+        if (attends(job))
+            pst_gnn_eval_attend(job, v, u, state, row, y);
+        for (int64_t j = 0; j < out && !attends(job); j++)
             y[j] += share * row[j];
     }
     return PST_OK;
@@ -163,10 +202,10 @@ static void mean_task(void *arg, int64_t task, int worker)
     struct pst_gnn_eval *eval = job->eval;
     const struct pst_gnn_types *types = job->model->config.types;
     const int source = job->model->terms.term[job->term].source;
-    const int64_t at = task * PST_GNN_EVAL_BLOCK, ld = job->ld;
+    const int64_t at = task * PST_GNN_EVAL_BLOCK, ld = job->ld_sum;
     int64_t first;
     const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
-    pst_real *sums = job->sums + at * ld;
+    pst_real *state = job->state + at * eval->state_reals, *sums = job->sums + at * ld;
     const pst_real *before;
     pst_rc rc = PST_OK;
     (void)worker;
@@ -178,9 +217,12 @@ static void mean_task(void *arg, int64_t task, int worker)
             memcpy(sums, before, (size_t)(n * ld) * sizeof *sums);
         for (int64_t i = 0; i < n; i++)
             job->cursor[at + i] = eval->graph.indptr[first + i];
+        for (int64_t i = 0; i < n && rc == PST_OK && attends(job); i++)
+            rc = pst_gnn_eval_attention(job, first + i, state + i * eval->state_reals);
     }
     for (int64_t i = 0; i < n && rc == PST_OK; i++)
-        rc = add_neighbours(job, first + i, &job->cursor[at + i], sums + i * ld);
+        rc = add_neighbours(job, first + i, &job->cursor[at + i], state + i * eval->state_reals,
+                            sums + i * ld);
     if (rc == PST_E_FORMAT)
         rc = pst_fail(rc,
                       "%s or %s: the neighbours of vertices %" PRId64 " to %" PRId64
@@ -211,7 +253,8 @@ static pst_rc add_means(struct pst_gnn_eval_job *job)
     pst_real *room = (pst_real *)(void *)eval->work;
     pst_rc rc = PST_OK;
     job->sums = eval->spilled ? room + part * ld : room;
-    job->cursor = (int64_t *)(void *)(job->sums + range * ld);
+    job->state = job->sums + range * job->ld_sum;
+    job->cursor = (int64_t *)(void *)(job->state + range * eval->state_reals);
     for (int64_t at = types->first[term->target]; at < end && rc == PST_OK; at += range) {
         for (job->from = types->first[term->source]; job->from < sources && rc == PST_OK;
              job->from = job->to) {
@@ -238,8 +281,11 @@ static pst_rc relation_terms(struct pst_gnn_eval_job *job)
         if (t->relation < 0 || pst_gnn_in_of_term(model, job->l, job->term) == 0)
             continue;
         const int64_t sources = rows_of_type(model, t->source), targets = rows_of_type(model, t->target);
-        pst_gnn_eval_begin(job->eval, "relation", job->l, (uint64_t)(sources + targets), false);
+        pst_gnn_eval_begin(job->eval, "relation", job->l,
+                           (uint64_t)(sources + (attends(job) ? 2 : 1) * targets), false);
         rc = run_all(job, product_task, types->first[t->source], sources);
+        if (rc == PST_OK && attends(job))
+            rc = run_all(job, target_task, types->first[t->target], targets);
         if (rc == PST_OK)
             rc = add_means(job);
         if (rc == PST_OK)
@@ -255,7 +301,7 @@ static void finish_task(void *arg, int64_t task, int worker)
     const struct pst_gnn_eval_job *job = arg;
     struct pst_gnn_eval *eval = job->eval;
     const struct pst_gnn_layer *layer = &job->model->layer[job->l];
-    const int64_t ld = job->ld;
+    const int64_t ld = job->ld_sum;
     int64_t first;
     const int64_t n = pst_gnn_eval_rows_of_task(job, task, &first);
     pst_real *y = pst_gnn_eval_block(eval, worker, 0);
@@ -296,7 +342,8 @@ pst_rc pst_gnn_eval_relations(struct pst_gnn_eval *eval, const struct pst_gnn_mo
     struct pst_gnn_eval_job job = {.eval = eval, .model = model};
     pst_rc rc = take_composed(model, &job.composed);
     for (job.l = 0; job.l < model->config.layers && rc == PST_OK; job.l++) {
-        job.ld = eval->projected.ld = eval->added.ld = pst_gnn_width(model->layer[job.l].out);
+        job.ld = eval->projected.ld = pst_gnn_width(model->layer[job.l].wide);
+        job.ld_sum = eval->added.ld = pst_gnn_width(model->layer[job.l].out);
         pst_gnn_compose(model, pst_twin_cpu(), NULL, job.l, model->weight, job.composed);
         rc = own_terms(&job);
         if (rc == PST_OK)

@@ -12,8 +12,7 @@ static int64_t in_of(const struct pst_gnn_model *model, int l, int k)
     return l == 0 ? model->config.types->dim[model->terms.term[k].source] : model->layer[l].in;
 }
 
-/* The term of relation 0. */
-static int first_relation(const struct pst_gnn_model *model)
+int pst_gnn_first_relation(const struct pst_gnn_model *model)
 {
     return model->terms.n - model->config.types->relations;
 }
@@ -23,7 +22,7 @@ static void add_weights(struct pst_gnn_model *model, int l)
     struct pst_gnn_layer *layer = &model->layer[l];
     const int64_t bases = model->config.bases;
     int64_t rows = 0;
-    for (int k = 0; k < (bases > 0 ? first_relation(model) : model->terms.n); k++)
+    for (int k = 0; k < (bases > 0 ? pst_gnn_first_relation(model) : model->terms.n); k++)
         rows += in_of(model, l, k);
     layer->terms = pst_gnn_model_add(model, l, "weight_terms", rows, layer->out);
     if (bases == 0)
@@ -118,15 +117,7 @@ static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, i
     pass->composed_grad[l] = pst_gnn_pass_take(pass, 1, pst_gnn_composed_size(model, l));
 }
 
-/* A term, as the tasks of a layer see it. */
-struct term {
-    const struct pst_gnn_term_block *block;
-    int64_t in;
-    pst_real *weight, *weight_grad;
-    pst_real *mixed, *grad; /* rows of the block: means (then their gradients); gradients of the products */
-};
-
-static struct term term_at(const struct step *s, int k)
+struct pst_gnn_view_of_term pst_gnn_view_term(const struct step *s, int k)
 {
     const struct pst_gnn_model *m = s->model;
     const struct pst_gnn_layer *layer = &m->layer[s->l];
@@ -134,7 +125,7 @@ static struct term term_at(const struct step *s, int k)
     int64_t before = 0;
     for (int i = 0; i < k; i++)
         before += blocks[i].dsts;
-    return (struct term){
+    return (struct pst_gnn_view_of_term){
         .block = &blocks[k],
         .in = in_of(m, s->l, k),
         .weight = pst_gnn_weight_of_term(m, s->l, k, m->on.weight, real_at(m, s->pass->composed[s->l])),
@@ -145,8 +136,7 @@ static struct term term_at(const struct step *s, int k)
     };
 }
 
-/* The first entry of a block's destinations that is at least `row`. */
-static int64_t entry_of(const struct pst_gnn_term_block *block, int64_t row)
+int64_t pst_gnn_entry_of(const struct pst_gnn_term_block *block, int64_t row)
 {
     int64_t from = 0, to = block->dsts;
     while (from < to) {
@@ -161,7 +151,7 @@ static int64_t entry_of(const struct pst_gnn_term_block *block, int64_t row)
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
-static void forward(const struct step *s, int64_t at, int64_t n, int worker)
+void pst_gnn_sum_terms(const struct step *s, int terms, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const struct view x = s->x[s->l];
@@ -170,9 +160,9 @@ static void forward(const struct step *s, int64_t at, int64_t n, int worker)
     pst_real *y = real_at(s->model, s->pass->y[s->l]),
              *product = real_at(s->model, s->pass->product[s->l]) + at * ld;
     clear(s, y + at * ld, n * ld);
-    for (int k = 0; k < s->model->terms.n; k++) {
-        const struct term t = term_at(s, k);
-        const int64_t first = entry_of(t.block, at), rows = entry_of(t.block, at + n) - first;
+    for (int k = 0; k < terms; k++) {
+        const struct pst_gnn_view_of_term t = pst_gnn_view_term(s, k);
+        const int64_t first = pst_gnn_entry_of(t.block, at), rows = pst_gnn_entry_of(t.block, at + n) - first;
         pst_real *mixed = t.mixed + first * ld_in;
         if (rows == 0 || t.in == 0)
             continue;
@@ -188,15 +178,19 @@ static void forward(const struct step *s, int64_t at, int64_t n, int worker)
     }
 }
 
+static void forward(const struct step *s, int64_t at, int64_t n, int worker)
+{
+    pst_gnn_sum_terms(s, s->model->terms.n, at, n, worker);
+}
+
 /* ---- backward ----------------------------------------------------------------------------------- */
 
-/* The gradients of a term's products, weight and means. */
-static void term_task(void *arg, int64_t k, int worker)
+void pst_gnn_weigh_term_task(void *arg, int64_t k, int worker)
 {
     const struct step *s = arg;
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t out = layer->out, ld = pst_gnn_width(out), ld_in = pst_gnn_width(layer->in);
-    const struct term t = term_at(s, (int)k);
+    const struct pst_gnn_view_of_term t = pst_gnn_view_term(s, (int)k);
     const uint64_t row = (uint64_t)ld * sizeof(pst_real);
     if (t.block->dsts == 0 || t.in == 0)
         return;
@@ -222,19 +216,24 @@ static void clear_task(void *arg, int64_t block, int worker)
     clear(s, s->grad_x + at * ld, n * ld);
 }
 
-/* Adds some columns of the gradients of all means to that of the input, term by term. */
-static void scatter_task(void *arg, int64_t group, int worker)
+void pst_gnn_scatter_terms(const struct step *s, int terms, int64_t at, int64_t columns, int worker)
 {
-    const struct step *s = arg;
-    const int64_t in = s->model->layer[s->l].in, ld = pst_gnn_width(in), at = group * s->model->grain.columns,
-                  columns = pst_min_i64(s->model->grain.columns, in - at);
-    for (int k = 0; k < s->model->terms.n; k++) {
-        const struct term t = term_at(s, k);
+    const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
+    for (int k = 0; k < terms; k++) {
+        const struct pst_gnn_view_of_term t = pst_gnn_view_term(s, k);
         if (t.block->dsts > 0)
             TIMED(s, worker, PST_GNN_WORK_MEANS,
                   s->twin->mean_grad_n(s->q, t.block->indptr, t.block->indices, t.block->dsts, t.block->edges,
                                        s->pass->src[s->l], t.mixed + at, ld, s->grad_x + at, ld, columns));
     }
+}
+
+static void scatter_task(void *arg, int64_t group, int worker)
+{
+    const struct step *s = arg;
+    const int64_t at = group * s->model->grain.columns;
+    pst_gnn_scatter_terms(s, s->model->terms.n, at,
+                          pst_min_i64(s->model->grain.columns, s->model->layer[s->l].in - at), worker);
 }
 
 static void enter_below_task(void *arg, int64_t block, int worker)
@@ -245,17 +244,21 @@ static void enter_below_task(void *arg, int64_t block, int worker)
     pst_gnn_enter_below(s, block, at, n, worker);
 }
 
-static void backward(struct step *s)
+void pst_gnn_input_of_terms(struct step *s, pst_gnn_task_fn *scatter)
 {
     const int64_t blocks = blocks_of(s->model, s->pass->src[s->l]), columns = s->model->grain.columns;
-    run_tasks(s, term_task, s->model->terms.n);
+    run_tasks(s, clear_task, blocks);
+    run_tasks(s, scatter, (s->model->layer[s->l].in + columns - 1) / columns);
+    run_tasks(s, enter_below_task, blocks);
+}
+
+static void backward(struct step *s)
+{
+    run_tasks(s, pst_gnn_weigh_term_task, s->model->terms.n);
     if (s->model->config.bases > 0)
         run_tasks(s, bases_task, 2);
-    if (s->l == 0)
-        return;
-    run_tasks(s, clear_task, blocks);
-    run_tasks(s, scatter_task, (s->model->layer[s->l].in + columns - 1) / columns);
-    run_tasks(s, enter_below_task, blocks);
+    if (s->l > 0)
+        pst_gnn_input_of_terms(s, scatter_task);
 }
 
 #define KIND(name_, each_)                                                                                   \

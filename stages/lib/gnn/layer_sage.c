@@ -65,10 +65,8 @@ const struct pst_gnn_kind pst_gnn_kind_sage = {.name = "graphsage",
 const struct pst_gnn_kind *pst_gnn_kind_of(enum pst_gnn_model_kind model)
 {
     static const struct pst_gnn_kind *const kinds[PST_GNN_ALL_KINDS] = {
-        [PST_GNN_GRAPHSAGE] = &pst_gnn_kind_sage,
-        [PST_GNN_GCN] = &pst_gnn_kind_gcn,
-        [PST_GNN_GAT] = &pst_gnn_kind_gat,
-        [PST_GNN_RGCN] = &pst_gnn_kind_rgcn,
-        [PST_GNN_RSAGE] = &pst_gnn_kind_rsage};
+        [PST_GNN_GRAPHSAGE] = &pst_gnn_kind_sage, [PST_GNN_GCN] = &pst_gnn_kind_gcn,
+        [PST_GNN_GAT] = &pst_gnn_kind_gat,        [PST_GNN_RGCN] = &pst_gnn_kind_rgcn,
+        [PST_GNN_RSAGE] = &pst_gnn_kind_rsage,    [PST_GNN_RGAT] = &pst_gnn_kind_rgat};
     return kinds[model];
 }

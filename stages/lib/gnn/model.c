@@ -19,12 +19,20 @@ static pst_rc check_config(const struct pst_gnn_config *c)
             PST_E_ARG,
             "the model has %lld features, %lld hidden columns and %lld classes; each must be at least 1",
             (long long)c->in, (long long)c->hidden, (long long)c->classes);
-    if (c->model == PST_GNN_GAT && (c->heads < 1 || c->heads > PST_GAT_HEADS_MAX ||
-                                    !(c->attention_dropout >= 0 && c->attention_dropout < 1)))
+    if (pst_gnn_has_heads(c->model) && (c->heads < 1 || c->heads > PST_GAT_HEADS_MAX ||
+                                        !(c->attention_dropout >= 0 && c->attention_dropout < 1)))
         return pst_fail(PST_E_ARG,
                         "heads is %lld and attention_dropout is %g; expected 1 to %d heads, and an "
                         "attention_dropout of at least 0 and below 1",
                         (long long)c->heads, c->attention_dropout, PST_GAT_HEADS_MAX);
+    if (c->model == PST_GNN_RGAT && c->attention_dropout > 0)
+        return pst_fail(PST_E_ARG, "attention_dropout is %g, which only the model gat has: set it to 0",
+                        c->attention_dropout);
+    if (c->model == PST_GNN_RGAT && c->device != NULL && pst_device_is_cuda(c->device))
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "the model rgat runs only on CPUs, but the trainer is on %s: place the "
+                        "trainer on a CPU, or choose the model rgcn or rsage",
+                        c->device->name);
     if (!c->aggregate && c->model != PST_GNN_GRAPHSAGE)
         return pst_fail(PST_E_ARG,
                         "aggregate is none, which only the model graphsage has: set aggregate to mean");
@@ -70,6 +78,7 @@ static void add_layer(struct pst_gnn_model *model, int l)
                                     .left = -1,
                                     .right = -1,
                                     .terms = -1,
+                                    .relations = -1,
                                     .bases = -1,
                                     .coefficients = -1,
                                     .bias = -1,
@@ -221,6 +230,7 @@ static size_t work_bound(const struct pst_gnn_model *model)
         pass.edges[l] = l == 0 ? model->config.edges_max : 1;
         pass.dst[l] = pass.src[l] = model->config.rows_max;
         pass.term_rows[l] = model->config.rows_max * model->terms.most;
+        pass.term_srcs[l] = model->config.rows_max * model->terms.most_from;
         pass.project[l] = model->layer[l].left >= 0 || model->layer[l].out > model->layer[l].in;
     }
     pst_gnn_pass_layout(model, &pass, true);
@@ -325,6 +335,7 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
     if (model->kind->typed)
         pst_gnn_terms_of(&model->terms, config->types, model->kind->each_relation);
+    model->terms.compact = config->model == PST_GNN_RGAT;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
     model->work_bytes = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));

@@ -19,7 +19,7 @@
 #include "stages/lib/gnn/types/types.h"
 
 #define PST_GNN_LAYERS_MAX PST_HOPS_MAX
-#define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 5)
+#define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 6)
 
 enum pst_gnn_model_kind {
     PST_GNN_GRAPHSAGE,
@@ -28,6 +28,7 @@ enum pst_gnn_model_kind {
     PST_GNN_MODEL_KINDS, /* those that do not tell relations apart */
     PST_GNN_RGCN = PST_GNN_MODEL_KINDS,
     PST_GNN_RSAGE,
+    PST_GNN_RGAT,
     PST_GNN_ALL_KINDS
 };
 enum pst_gnn_optimizer { PST_GNN_ADAM, PST_GNN_ADAMW, PST_GNN_SGD };
@@ -39,7 +40,7 @@ struct pst_gnn_config {
     enum pst_gnn_model_kind model;
     int layers;
     int64_t in, hidden, classes;
-    int64_t heads; /* of GAT, whose hidden layers have heads * hidden columns */
+    int64_t heads; /* of GAT and R-GAT, whose hidden layers have heads * hidden columns */
     int64_t bases; /* of R-GCN: the matrices of which each relation's weight is a sum; 0: none */
     enum pst_gnn_norm norm;
     bool residual, aggregate;
@@ -69,9 +70,10 @@ struct pst_gnn_parameter {
  * multiplies the neighbours' rows; in GCN and GAT, the vertex's own row too. */
 struct pst_gnn_layer {
     int64_t in, out;
-    int64_t wide; /* in GAT's last layer, out of each head; else out */
+    int64_t wide; /* in the last layer of GAT and R-GAT, out of each head; else out */
     int64_t self, neigh, bias, gain, shift;
-    int64_t left, right; /* GAT: a_l, a_r (layer.h) */
+    int64_t left, right; /* GAT, R-GAT: a_l, a_r (layer.h) */
+    int64_t relations;   /* R-GAT: the weights of all relations, one after the other */
     int64_t terms;       /* models of relations: the weights of all terms, one after the other; with bases,
                             only of the vertices' own terms */
     int64_t bases, coefficients; /* R-GCN with bases: all V_b (bases x in, out); c (relations, bases) */
@@ -167,10 +169,15 @@ struct pst_gnn_block_figures {
     int64_t counts[PST_LABEL_COUNTS];
 };
 
+static inline bool pst_gnn_has_heads(enum pst_gnn_model_kind model)
+{
+    return model == PST_GNN_GAT || model == PST_GNN_RGAT;
+}
+
 /* Columns of the hidden layers' outputs. */
 static inline int64_t pst_gnn_columns(const struct pst_gnn_config *c)
 {
-    return c->model == PST_GNN_GAT ? c->heads * c->hidden : c->hidden;
+    return pst_gnn_has_heads(c->model) ? c->heads * c->hidden : c->hidden;
 }
 
 /* Allocates and fills everything, and starts the team. PST_E_ARG: an impossible configuration.
@@ -236,6 +243,12 @@ struct pst_gnn_pass {
     int64_t term_rows[PST_GNN_LAYERS_MAX];                                  /* destinations of all terms */
     size_t term_grad[PST_GNN_LAYERS_MAX], product[PST_GNN_LAYERS_MAX];      /* layer_relations.c */
     size_t composed[PST_GNN_LAYERS_MAX], composed_grad[PST_GNN_LAYERS_MAX]; /* bases: all W_r */
+    int64_t term_srcs[PST_GNN_LAYERS_MAX];      /* R-GAT: distinct sources of all relations */
+    struct pst_gnn_pass_rgat {                  /* layer_rgat.c: of all relations, one after the other */
+        size_t x, z, right, grad_z, grad_right; /* of sources */
+        size_t left, grad_left;                 /* of destinations of all terms */
+        size_t alpha, grad_alpha;               /* of edges */
+    } rgat[PST_GNN_LAYERS_MAX];
     size_t input;                    /* a copy of the features, if they cannot be used in place */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];

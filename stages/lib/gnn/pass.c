@@ -47,8 +47,10 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
         pass->dst[l] = c->aggregate ? batch->mb.n[h] : batch->mb.n[0];
         pass->src[l] = c->aggregate ? batch->mb.n[h + 1] : batch->mb.n[0];
         pass->edges[l] = c->aggregate ? batch->edges[h] : 0;
-        for (int k = 0; k < model->terms.n; k++)
+        for (int k = 0; k < model->terms.n; k++) {
             pass->term_rows[l] += batch->typed->block[h][k].dsts;
+            pass->term_srcs[l] += model->terms.compact ? batch->typed->block[h][k].srcs : 0;
+        }
         if (c->aggregate)
             pass->project[l] =
                 pst_gnn_projects_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
@@ -221,6 +223,8 @@ static void forward_all(struct step *s)
         const int64_t blocks = blocks_of(s->model, s->pass->dst[s->l]);
         if (s->l == 0 && s->pass->project[0])
             run_tasks(s, project_task, blocks_of(s->model, s->pass->src[0]));
+        if (s->model->kind->enter)
+            s->model->kind->enter(s);
         run_tasks(s, forward_task, blocks);
         if (has_barrier(s->model, s->l)) {
             TIMED(s, 0, PST_GNN_WORK_FUSED, batch_norm_rows(s));

@@ -47,7 +47,7 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
                      " norm=%s residual=%d aggregate=%s",
                      model->kind->name, c->layers, c->in, c->hidden, c->classes, norms[c->norm], c->residual,
                      c->aggregate ? "mean" : "none");
-    if (c->model == PST_GNN_GAT)
+    if (pst_gnn_has_heads(c->model))
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " heads=%" PRId64, c->heads);
     if (c->bases > 0)
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " bases=%" PRId64, c->bases);
@@ -302,7 +302,7 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
         known = c->model + 1 < PST_GNN_ALL_KINDS;
     for (c->norm = PST_GNN_NORM_NONE; known && strcmp(norms[c->norm], norm) != 0; c->norm++)
         known = c->norm < PST_GNN_NORM_BATCH;
-    if (known && c->model == PST_GNN_GAT) {
+    if (known && pst_gnn_has_heads(c->model)) {
         int more = 0;
         known = sscanf(text + end, " heads=%" SCNd64 "%n", &c->heads, &more) == 1 && c->heads >= 1 &&
                 c->heads <= PST_GAT_HEADS_MAX;

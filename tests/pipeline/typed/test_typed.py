@@ -13,6 +13,9 @@ def model(name):
     return "--set", f"stages.trainer.params.model={name}"
 
 
+RGAT = ("--set", "stages.trainer.params.model=rgat", "--set", "stages.trainer.params.heads=4", "--set", "stages.trainer.params.hidden=16")
+
+
 def generated(p, *args, vertices=3000):
     command("gen", "typed", p.path("typed"), "--vertices", vertices, "--quiet", *args)
     return p.path("typed")
@@ -35,10 +38,10 @@ def models_of_relations_beat_merged_relations():
     with Place() as p:
         data = generated(p, "--author-features", 64)  # as wide as papers
         share = {name: p.run(TYPED, *more, "--epochs", 8, data=data).report["test_accuracy"]
-                 for name, more in {"rgcn": (), "rsage": model("rsage"), "merged": (*model("graphsage"), *MERGED),
+                 for name, more in {"rgcn": (), "rsage": model("rsage"), "rgat": RGAT, "merged": (*model("graphsage"), *MERGED),
                                     "merged-typed": model("graphsage")}.items()}
         print("#", share)
-        assert min(share["rgcn"], share["rsage"]) > max(share["merged"], share["merged-typed"]) + 0.05, share
+        assert min(share["rgcn"], share["rsage"], share["rgat"]) > max(share["merged"], share["merged-typed"]) + 0.05, share
         assert share["rgcn"] > 0.9, share
 
 
@@ -69,6 +72,8 @@ def a_trainer_on_a_gpu_agrees_with_the_cpu():
                 assert abs(a["loss"] - b["loss"]) < 1e-4 * a["loss"], (a, b)
             r = p.run(TYPED, "--device", "cuda:0", data=data, code=None)
             assert r.code != 0 and "the sampling algorithm typed runs only on CPUs" in r.err, r
+            r = command("check", TYPED, *RGAT, "--set", 'stages.trainer.place={"device": "cuda:0"}', code=2)
+            assert "trainer can use a GPU only if model=graphsage|gcn|gat|rgcn|rsage" in r.stderr, r.stderr
             r = p.run(TYPED, *model("graphsage"), "--set", "params.algorithm=uniform", "--set",
                       'stages.sampler.place={"device": "cuda:0"}', data=data, code=None)
             assert r.code != 0 and "which a sampler on cuda:0 cannot sample: place the sampler on a CPU" in r.err, r
@@ -159,9 +164,9 @@ def names_of_edge_types_are_checked():
         assert r.code != 0 and "the algorithm uniform does not tell edge types apart: set algorithm to typed" in r.err, r.err
 
 
-def full_pass(data, t, each):
-    """All layers over the whole graph in float64. With bases, the weights of the relations are sums of these."""
-    part = lambda l, name: next((v.astype(float) for k, v in t.items() if k == f"layer{l}.{name}"), None)
+def graph_of(data):
+    """Features and edges of a dataset with types: x of each type, the types of each relation's ends, the first vertex of each
+    type; and of each edge its target, source and relation."""
     with open(os.path.join(data, "dataset.json")) as f:
         m = json.load(f)
     load = lambda name: np.load(os.path.join(data, name))
@@ -173,6 +178,13 @@ def full_pass(data, t, each):
     ends = [(names[e["source"]], names[e["target"]]) for e in m["edge_types"]]
     target = np.repeat(np.arange(first[-1]), np.diff(load("indptr.npy")))
     source, relation = load("indices.npy").astype(int), load("relations.npy")
+    return x, ends, first, target, source, relation
+
+
+def full_pass(data, t, each):
+    """All layers over the whole graph in float64. With bases, the weights of the relations are sums of these."""
+    part = lambda l, name: next((v.astype(float) for k, v in t.items() if k == f"layer{l}.{name}"), None)
+    x, ends, first, target, source, relation = graph_of(data)
     for l in range(2):
         w, b, bases, shares = part(l, "weight_terms"), part(l, "bias"), part(l, "weight_bases"), part(l, "coefficients")
         y = [np.zeros((len(rows), w.shape[1])) + b.reshape(-1) for rows in x]
@@ -193,20 +205,49 @@ def full_pass(data, t, each):
     return np.concatenate(x)
 
 
+def full_attention(data, t):
+    """The same for R-GAT: attention within each relation, head by head."""
+    part = lambda l, name: t[f"layer{l}.{name}"].astype(float)
+    x, ends, first, target, source, relation = graph_of(data)
+    for l in range(2):
+        own, w, q, a, b = (part(l, name) for name in ("weight_terms", "weight_relations", "attention_left", "attention_right", "bias"))
+        heads, dim = q.shape[1], a.shape[1]
+        y = [np.zeros((len(rows), own.shape[1])) + b.reshape(-1) for rows in x]
+        for k in range(len(x)):
+            y[k] += x[k] @ own[:x[k].shape[1]]
+            own = own[x[k].shape[1]:]
+        for r, (s, d) in enumerate(ends):
+            z = (x[s] @ w[:x[s].shape[1]]).reshape(-1, heads, dim)
+            left, right = x[d] @ q[:x[d].shape[1]], (z * a[r * heads:(r + 1) * heads]).sum(2)
+            w, q, edges = w[x[s].shape[1]:], q[x[d].shape[1]:], relation == r
+            u, v = source[edges] - first[s], target[edges] - first[d]
+            score = left[v] + right[u]
+            power = np.exp(np.where(score > 0, score, 0.2 * score))
+            total, mixed = np.zeros((len(x[d]), heads)), np.zeros((len(x[d]), heads, dim))
+            np.add.at(total, v, power)
+            np.add.at(mixed, v, (power / total[v])[:, :, None] * z[u])
+            y[d] += mixed.mean(1) if l == 1 else mixed.reshape(len(mixed), -1)
+        x = [np.where(rows > 0, rows, np.expm1(rows)) for rows in y] if l == 0 else y
+    return np.concatenate(x)
+
+
 @test
 def evaluation_is_what_numpy_computes():
     with Place() as p:
         data = generated(p, vertices=1200)
-        for name, bases in (("rgcn", 0), ("rsage", 0), ("rgcn", 2)):
-            run = p.run(TYPED, *model(name), "--set", f"stages.trainer.params.bases={bases}", "--epochs", 1, data=data)
+        for name, bases in (("rgcn", 0), ("rsage", 0), ("rgcn", 2), ("rgat", 0)):
+            run = p.run(TYPED, *(RGAT if name == "rgat" else model(name)), "--set", f"stages.trainer.params.bases={bases}", "--epochs", 1, data=data)
             infer(p, run.run_dir, "--logits")
             one = outputs(p)
-            infer(p, run.run_dir, "--logits", "--memory", "256KiB", "--threads", 1, out="small.npy")
+            infer(p, run.run_dir, "--logits", "--memory", "400KiB", "--threads", 1, out="small.npy")
             small = outputs(p, "small")
             assert all((one[k] == small[k]).all() for k in one)
             newest = sorted(glob.glob(os.path.join(run.run_dir, "checkpoints", "*.safetensors")))[-1]
             saved = tensors(newest)
-            want = full_pass(data, saved, name == "rsage")
+            if name == "rgat":
+                want = full_attention(data, saved)
+            else:
+                want = full_pass(data, saved, name == "rsage")
             assert np.abs(one[".logits"] - want).max() < 1e-4 * np.abs(want).max(), (name, bases)
             counted = sum(v.size for k, v in saved.items() if k.startswith("layer"))
             assert run.report["parameters"] == counted, (run.report["parameters"], counted)

@@ -31,14 +31,17 @@ pst_rc pst_gnn_types_of(struct pst_gnn_types *types, const struct pst_dataset *d
 
 void pst_gnn_terms_of(struct pst_gnn_terms *terms, const struct pst_gnn_types *types, bool each)
 {
-    int count[PST_ROWS_TYPES_MAX] = {0};
+    int count[PST_ROWS_TYPES_MAX] = {0}, from[PST_ROWS_TYPES_MAX] = {0};
     *terms = (struct pst_gnn_terms){.n = 0};
     for (int k = 0; k < types->types && !each; k++)
         terms->term[terms->n++] = (struct pst_gnn_term){-1, k, k};
     for (int r = 0; r < types->relations && each; r++)
         terms->term[terms->n++] = (struct pst_gnn_term){-1, types->target[r], types->target[r]};
-    for (int r = 0; r < types->relations; r++)
+    for (int r = 0; r < types->relations; r++) {
         terms->term[terms->n++] = (struct pst_gnn_term){r, types->source[r], types->target[r]};
+        if (++from[types->source[r]] > terms->most_from)
+            terms->most_from = from[types->source[r]];
+    }
     for (int k = 0; k < terms->n; k++)
         if (++count[terms->term[k].target] > terms->most)
             terms->most = count[terms->term[k].target];
@@ -161,7 +164,7 @@ static pst_rc count_hop(const struct hop *h, struct pst_gnn_term_block *block)
 /* The numbers that a block takes; an own term shares its destinations, and `identity` is its indptr. */
 static int64_t block_room(const struct hop *h, int k, const struct pst_gnn_term_block *block)
 {
-    return k < h->first ? block->dsts : 2 * block->dsts + 1 + block->edges;
+    return k < h->first ? block->dsts : 2 * block->dsts + 1 + block->edges * (h->terms->compact ? 3 : 1);
 }
 
 struct writer { /* of one block */
@@ -204,13 +207,34 @@ static void write_hop(const struct hop *h, struct writer *w)
         w[k].indptr[w[k].dsts] = (int32_t)w[k].edges;
 }
 
+/* Lists the distinct sources of a relation, behind its edges. mark: 0 for each row, as it is again at the
+ * end. */
+static void compact(struct pst_gnn_term_block *block, int32_t *mark, int32_t *to)
+{
+    int32_t *src = to, *local = to + block->edges;
+    block->srcs = 0;
+    for (int64_t e = 0; e < block->edges; e++) {
+        int32_t *m = &mark[block->indices[e]];
+        if (*m == 0) {
+            src[block->srcs++] = block->indices[e];
+            *m = (int32_t)block->srcs;
+        }
+        local[e] = *m - 1;
+    }
+    for (int64_t i = 0; i < block->srcs; i++)
+        mark[src[i]] = 0;
+    block->src = src;
+    block->local = local;
+}
+
 pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_gnn_types *types,
                                 const struct pst_gnn_terms *terms, const struct pst_minibatch *mb,
                                 const void *slot)
 {
     struct writer w[PST_GNN_TERMS_MAX];
-    int64_t room = mb->n[mb->hops - 1] + 1;
-    const int64_t identity = room;
+    const int64_t identity = mb->n[terms->compact ? mb->hops : mb->hops - 1] + 1,
+                  marks = terms->compact ? mb->n[mb->hops] : 0;
+    int64_t room = identity + marks;
     pst_rc rc = PST_OK;
     for (uint32_t h = 0; h < mb->hops && rc == PST_OK; h++) {
         if (mb->relations_at[h] == 0)
@@ -229,11 +253,14 @@ pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_
     for (int64_t i = 0; i < identity; i++)
         b->memory[i] = (int32_t)i;
     b->identity = b->memory;
-    int32_t *to = b->memory + identity;
+    int32_t *mark = b->memory + identity, *to = mark + marks;
+    memset(mark, 0, (size_t)marks * sizeof *mark);
     for (uint32_t h = 0; h < mb->hops; h++) {
         const struct hop hop = hop_of(types, terms, mb, slot, h);
         place_hop(&hop, b->block[h], w, b->memory, &to);
         write_hop(&hop, w);
+        for (int k = hop.first; k < terms->n && terms->compact; k++)
+            compact(&b->block[h][k], mark, w[k].indices + b->block[h][k].edges);
     }
     return PST_OK;
 }

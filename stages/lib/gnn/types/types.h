@@ -37,7 +37,9 @@ struct pst_gnn_term {
 
 struct pst_gnn_terms {
     int n;
-    int most; /* the largest number of terms of one vertex */
+    int most;      /* the largest number of terms of one vertex */
+    int most_from; /* the largest number of relations that begin at one type */
+    bool compact;  /* blocks of relations have src and local */
     struct pst_gnn_term term[PST_GNN_TERMS_MAX];
 };
 
@@ -51,13 +53,18 @@ PST_API void pst_gnn_terms_of(struct pst_gnn_terms *terms, const struct pst_gnn_
 struct pst_gnn_term_block {
     int64_t dsts, edges;
     const int32_t *dst, *indptr, *indices;
+    /* With `compact`, of a relation: its distinct sources, in the order of their first edges; and for each
+     * edge the place of its source there. */
+    int64_t srcs;
+    const int32_t *src, *local;
 };
 
 struct pst_gnn_typed_batch {
     struct pst_device *device;
     int32_t *memory;         /* on a GPU: pinned */
     int64_t room;            /* numbers in memory */
-    const int32_t *identity; /* 0, 1, 2, ...: as many as the largest block has destinations, and one more */
+    const int32_t *identity; /* 0, 1, 2, ...: as many as the largest block has destinations (with `compact`,
+                                or sources), and one more */
     struct pst_gnn_term_block block[PST_HOPS_MAX][PST_GNN_TERMS_MAX];
 };
 

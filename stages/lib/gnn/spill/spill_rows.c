@@ -1,9 +1,8 @@
 /* spill_rows.c: rows in memory, or in an unlinked file. */
-#include "stages/lib/gnn/spill_rows.h"
+#include "stages/lib/gnn/spill/spill_rows.h"
 #include "common/error.h"
 #include "common/util/file.h"
 #include "common/util/tempname.h"
-#include "stages/lib/gnn/model.h"
 #include "common/util/hugepage.h"
 
 #include <errno.h>
