@@ -17,7 +17,7 @@ struct check {
     const struct pst_pipeline *pl;
     const struct pst_pipeline_stage_spec *stage;
     struct pst_dataset *ds;
-    const char *split;                 /* that a stage before it named; NULL: none did */
+    const char *split; /* that a stage before it named; NULL: none did */
     struct pst_diag *diag;
 };
 
