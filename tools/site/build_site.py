@@ -18,7 +18,7 @@ import draw
 import gallery
 import reference
 
-GUIDES = ("swap-a-sampler", "pytorch-trainer", "two-gpus", "own-drives", "imported-graph", "reading-a-verdict")
+GUIDES = ("swap-a-sampler", "pytorch-trainer", "two-gpus", "own-drives", "imported-graph", "reading-a-verdict", "first-use")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 

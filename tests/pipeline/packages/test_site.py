@@ -144,6 +144,22 @@ def the_commands_of_the_how_tos():
         assert run >= 7, run
 
 
+@test
+def the_table_of_first_use():
+    """Each line count is that of the files as they are, and the tasks of Python take at most half the lines of before."""
+    sys.path.insert(0, os.path.join(ROOT, "tools", "site"))
+    import first_use
+    with open(first_use.PAGE) as f:
+        rows = [[cell.strip() for cell in line.strip("| \n").split(" | ")] for line in f if line.startswith("| ")]
+    tasks = {task: (first_use.written(files), before, measure) for task, _, files, before, _, measure in first_use.TASKS}
+    assert [row[0] for row in rows[1:]] == list(tasks), rows
+    for task, _, lines, before, taken, _ in rows[1:]:
+        assert lines == tasks[task][0] and before == str(tasks[task][1] or "-"), (task, lines, tasks[task])
+        assert re.fullmatch(r"(\d+ min )?[\d.]+ s|not measured.*", taken), (task, taken)
+        if "Python" in task and before != "-" or "trainer" in task and before != "-":
+            assert int(lines) <= int(before) / 2, (task, lines, before)
+
+
 if __name__ == "__main__":
     try:
         main()
