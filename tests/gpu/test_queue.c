@@ -1,7 +1,7 @@
 /* What a GPU's work costs, as the host build counts it, and what a queue does after a failure. On a real GPU,
  * nothing is counted. */
 #include "tests/kernel/twin_graph.h"
-#include "tests/kernel/host_counts.h"
+#include "tests/gpu/host_counts.h"
 
 /* A star: all edges come from source 0. And a graph with one hub, whose edges cross chunks of every level. */
 static void no_warp_reads_more_than_a_chunk(void **state)

@@ -1,6 +1,6 @@
 /* Backward SpMM over graphs in which a few sources have most edges: the host build counts the rows that one
  * warp reads. On a real GPU, nothing is counted, and only the results are compared. */
-#include "tests/kernel/host_counts.h"
+#include "tests/gpu/host_counts.h"
 #include "tests/kernel/twin_block.h"
 #include "tools/bench/gpu/graphs.h"
 

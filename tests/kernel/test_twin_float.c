@@ -1,4 +1,4 @@
-/* The twins of the trainer's kernels, but for those of test_twin_mean.c: relative error, norm-wise, of at
+/* The twins of the trainer's kernels, but for those of test_twin_linear.c: relative error, norm-wise, of at
  * most 1e-5; 2e-3 in TensorFloat-32. */
 #include "tests/kernel/twin_matrix.h"
 

@@ -2,7 +2,7 @@
 #include "stages/sampler.c"
 
 #include "tests/stage/stage_host.h"
-#include "tests/kernel/host_counts.h"
+#include "tests/gpu/host_counts.h"
 
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"

@@ -1,7 +1,7 @@
 /* The trainer on a GPU against the trainer on the CPU. The GPU is the host build (kernels/cuda/host) unless
  * PENSTOCK_TWIN=cuda asks for the real one. */
 #include "tests/kernel/random_batch.h"
-#include "tests/kernel/host_counts.h"
+#include "tests/gpu/host_counts.h"
 #include "tests/stage/trainer_host.h"
 #include "tests/stage/virtual_gpu.h"
 
