@@ -6,12 +6,17 @@
 
 #include "common/error.h"
 #include "common/run/verdict.h"
+#include "common/util/utf8.h"
 
 #define MIB 1048576.0
+#define TEXT_MAX 8192
+#define WARNINGS_MAX 100 /* kept in the report */
+#define WARNINGS_SHOWN 5 /* in the table */
 
 json_t *pst_report_new(void)
 {
-    return json_pack("{ss s[] s{} s{} s[]}", "status", "failed", "epochs", "stages", "processes", "failures");
+    return json_pack("{ss s[] s{} s{} s[] s[]}", "status", "failed", "epochs", "stages", "processes",
+                     "failures", "warnings");
 }
 
 static void sum_into(json_t *to, const json_t *data)
@@ -37,7 +42,7 @@ static bool is_reserved(const char *key)
     static const char *const keys[] = {"status",    "pipeline",  "seed",    "run_dir",  "dataset",  "stages",
                                        "gpus",      "processes", "phases",  "bound_by", "failures", "verdict",
                                        "bus",       "schema",    "version", "commit",   "started",  "command",
-                                       "directory", "host",      "stopped"};
+                                       "directory", "host",      "stopped", "warnings"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;
@@ -113,6 +118,13 @@ void pst_report_failure(json_t *report, const char *stage, const char *text)
 {
     (void)json_array_append_new(json_object_get(report, "failures"),
                                 json_pack("{ss so}", "stage", stage, "text", pst_report_text(text)));
+}
+
+void pst_report_warning(json_t *report, const char *stage, const char *text)
+{
+    json_t *all = json_object_get(report, "warnings");
+    if (json_array_size(all) < WARNINGS_MAX)
+        (void)json_array_append_new(all, json_pack("{ss so}", "stage", stage, "text", pst_report_text(text)));
 }
 
 static double num(const json_t *object, const char *key)
@@ -230,6 +242,20 @@ static void print_disk(FILE *out, const json_t *io)
     fprintf(out, "; %.1f MiB copied by the disk stage\n", num(io, "copied_bytes") / MIB);
 }
 
+/* So that a warning cannot scroll out of sight. */
+static void print_warnings(FILE *out, const json_t *warnings)
+{
+    char text[TEXT_MAX];
+    const size_t n = json_array_size(warnings);
+    for (size_t i = 0; i < n && i < WARNINGS_SHOWN; i++) {
+        const json_t *warning = json_array_get(warnings, i);
+        pst_utf8_printable(str(warning, "text"), text, sizeof text);
+        fprintf(out, "  %-20s%s: %s\n", "warning", str(warning, "stage"), text);
+    }
+    if (n > WARNINGS_SHOWN)
+        fprintf(out, "  %-20sand %zu more, in the report\n", "warnings", n - WARNINGS_SHOWN);
+}
+
 void pst_report_print(const json_t *report, FILE *out)
 {
     const json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
@@ -262,6 +288,7 @@ void pst_report_print(const json_t *report, FILE *out)
                 str(gpus, "why"));
     fprintf(out, "  %-20s%s\n", "bound by", str(report, "bound_by"));
     pst_verdict_print(json_object_get(report, "verdict"), out);
+    print_warnings(out, json_object_get(report, "warnings"));
     fprintf(out, "\n  %-16s %-8s %6s %9s %9s %9s %9s %9s\n", "stage", "device", "share", "busy s", "input s",
             "slot s", "disk s", "items");
     const char *name;

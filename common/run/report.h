@@ -51,6 +51,8 @@ PST_API void pst_report_add_record(json_t *report, const json_t *record);
 json_t *pst_report_text(const char *text);
 
 void pst_report_failure(json_t *report, const char *stage, const char *text);
+/* Keeps a warning in `warnings`, and no more than 100 of them. */
+void pst_report_warning(json_t *report, const char *stage, const char *text);
 /* Derived values: rates, hit rates, read amplification, the verdict. */
 void pst_report_finish(json_t *report);
 PST_API void pst_report_print(const json_t *report, FILE *out);

@@ -57,6 +57,7 @@ struct pst_run_stop { /* of the pipeline's `stop` */
     double best;
     json_int_t best_epoch, waited; /* -1: none; epochs since then */
     json_t *epochs;                /* [epoch, value] of each; NULL: no epoch has ended */
+    bool told;                     /* that an epoch had no such metric */
 };
 
 struct pst_supervisor {
@@ -123,6 +124,7 @@ pst_rc pst_run_starts(struct pst_supervisor *sv);
 
 /* say.c */
 enum pst_run_log { PST_RUN_LOG_PATH, PST_RUN_LOG_TAIL };
+/* Shows a warning, and keeps it in the report. */
 void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text);
 /* proc: the process whose log is shown or named; NULL: none */
 void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const struct pst_proc *proc,

@@ -24,6 +24,7 @@ void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char 
     pst_utf8_printable(text, shown, sizeof shown);
     pst_run_clear_line(sv);
     fprintf(stderr, "warning: %s: %s\n", name, shown);
+    pst_report_warning(sv->report, name, text);
 }
 
 /* The log has the error, too, if the stage itself has said it: that line is not shown again. */

@@ -14,12 +14,18 @@
 
 #define FILE_BYTES_MAX (64u << 20) /* of a million epochs */
 #define NAME "stop.json"
+#define COLUMNS_MAX 1024 /* of their names */
 
-/* A loss improves when it falls, anything else when it rises. */
+/* A loss or an error improves when it falls, anything else when it rises. */
 static bool improves(const struct pst_run_stop *s, const char *metric, double value)
 {
+    static const char *const falling[] = {"loss", "_mse", "_mae", "_rmse"};
     const size_t n = strlen(metric);
-    const bool falls = n >= 4 && strcmp(metric + n - 4, "loss") == 0;
+    bool falls = false;
+    for (size_t i = 0; i < sizeof falling / sizeof *falling; i++) {
+        const size_t end = strlen(falling[i]);
+        falls |= n >= end && strcmp(metric + n - end, falling[i]) == 0;
+    }
     return s->best_epoch < 0 || (falls ? value < s->best : value > s->best);
 }
 
@@ -97,10 +103,34 @@ static void tell(struct pst_supervisor *sv, json_int_t epoch)
         (long long)epoch, sv->pl->stop_metric, (long long)s->waited, s->best, (long long)s->best_epoch);
 }
 
+/* An epoch's row does not have the column that `stop` watches: says so at once, with what it has. */
+static void tell_missing(struct pst_supervisor *sv, const json_t *row)
+{
+    char text[COLUMNS_MAX + 256], columns[COLUMNS_MAX] = "";
+    const char *key;
+    json_t *value;
+    if (sv->stop.told)
+        return;
+    sv->stop.told = true;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value)
+    {
+        const size_t used = strlen(columns);
+        if (json_is_number(value) && strcmp(key, "epoch") != 0)
+            (void)snprintf(columns + used, sizeof columns - used, "%s%.64s", used ? ", " : "", key);
+    }
+    (void)snprintf(text, sizeof text,
+                   "`stop` waits for the metric %s, which the epoch's row does not have, so it has no effect "
+                   "until a stage reports it. The row has %s: set stop.metric to one of these",
+                   sv->pl->stop_metric, columns[0] ? columns : "no numbers");
+    pst_run_warn(sv, "supervisor", text);
+}
+
 bool pst_run_stop_after(struct pst_supervisor *sv, const json_t *row)
 {
     struct pst_run_stop *s = &sv->stop;
     const json_t *value = json_object_get(row, sv->pl->stop_metric), *number = json_object_get(row, "epoch");
+    if (!value)
+        tell_missing(sv, row);
     if (!json_is_number(value) || !json_is_integer(number) || !isfinite(json_number_value(value)))
         return false;
     const json_int_t epoch = json_integer_value(number);
@@ -146,7 +176,11 @@ void pst_run_tell_best(struct pst_supervisor *sv)
 
 void pst_run_stop_release(struct pst_supervisor *sv)
 {
-    if (sv->pl->stop_patience > 0 && !sv->stop.epochs && sv->end == PST_RUN_OK)
-        fprintf(stderr, "warning: no stage has reported %s, so `stop` had no effect\n", sv->pl->stop_metric);
+    if (sv->pl->stop_patience > 0 && !sv->stop.epochs && sv->end == PST_RUN_OK) {
+        char text[128 + PST_NAME_MAX];
+        (void)snprintf(text, sizeof text, "no stage has reported %s, so `stop` had no effect",
+                       sv->pl->stop_metric);
+        pst_run_warn(sv, "supervisor", text);
+    }
     json_decref(sv->stop.epochs);
 }

@@ -85,7 +85,10 @@ def a_program_is_stopped_too():
 def a_figure_that_nobody_reports():
     with Place() as p:
         r = p.run(HYPERION, *SMALL, "--epochs", 2, *stop("val_mrr", 1), data=data(p))
-        assert "warning: no stage has reported val_mrr, so `stop` had no effect" in r.err and len(r.report["epochs"]) == 2, r.err
+        assert "no stage has reported val_mrr, so `stop` had no effect" in r.err and len(r.report["epochs"]) == 2, r.err
+        first, last = (w["text"] for w in r.report["warnings"])
+        assert "`stop` waits for the metric val_mrr, which the epoch's row does not have" in first and "val_accuracy" in first, first
+        assert last.startswith("no stage has reported val_mrr") and r.out.count("  warning  ") == 2, r.out
         for value, words in (("3", "expected an object"), ('{"metric":3}', "expected a string"), ('{"patience":0}', "expected an integer from 1"),
                              ('{"metric":"a b"}', "expected the name of a column of the report's epochs"), ('{"patiense":1}', "did you mean patience")):
             assert words in command("check", HYPERION, "--dataset", data(p), "--set", f"stop={value}", code=2).stderr, value
