@@ -213,6 +213,8 @@ struct pst_stage_desc {
     /* The parts of the dataset that the stage needs, separated by commas:
      *   "features"     feature rows
      *   "labels"       labels of at least two classes, or several labels a vertex
+     *   "targets"      numbers of each vertex, for regression
+     *   "labels:PARAM=VALUE", "targets:PARAM=VALUE"  the same, only if the parameter has this value
      *   "types"        not a need: the stage can use a dataset whose vertices have types
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty

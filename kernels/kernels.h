@@ -332,6 +332,12 @@ PST_API void pst_k_sigmoid_xent(struct pst_queue *q, const pst_real *logits, int
                                 const uint8_t *labels, int64_t ld_labels, int64_t n, int64_t classes,
                                 double normaliser, pst_real *grad, int64_t ld_grad, double *loss,
                                 int64_t *counts);
+/* Squared error, for outputs that are numbers: targets(n,columns), whose rows are ld_targets floats apart.
+ * *loss += the sum of (output - target)^2 / normaliser. grad, if it is not NULL, = 2 * (output - target) /
+ * normaliser. A NaN makes the loss NaN. */
+PST_API void pst_k_squared_error(struct pst_queue *q, const pst_real *outputs, int64_t ld,
+                                 const float *targets, int64_t ld_targets, int64_t n, int64_t columns,
+                                 double normaliser, pst_real *grad, int64_t ld_grad, double *loss);
 
 struct pst_adam {
     double rate, beta1, beta2, eps, weight_decay; /* weight_decay is an L2 penalty, added to the gradient */

@@ -65,6 +65,7 @@ PST_BEGIN_DECLS
     X(softmax_xent)                                                                                          \
     X(softmax_xent_weighted)                                                                                 \
     X(sigmoid_xent)                                                                                          \
+    X(squared_error)                                                                                         \
     X(adam)                                                                                                  \
     X(sgd)                                                                                                   \
     X(square_sum)                                                                                            \

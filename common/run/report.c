@@ -273,6 +273,9 @@ void pst_report_print(const json_t *report, FILE *out)
     print_number(out, "test accuracy", report, "test_accuracy", "%.4f");
     print_number(out, "test MRR, filtered", report, "test_mrr", "%.4f");
     print_number(out, "test micro-F1", report, "test_micro_f1", "%.4f");
+    print_number(out, "test MSE", report, "test_mse", "%.6g");
+    print_number(out, "test MAE", report, "test_mae", "%.6g");
+    print_number(out, "test R2", report, "test_r2", "%.4f");
     print_disk(out, io);
     const double copied = num(json_object_get(report, "copies"), "bytes");
     if (copied > 0)

@@ -76,6 +76,13 @@ void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data)
                 number(seconds, data, "seconds", 2), number(rate, data, "edges_per_second", 0));
         return;
     }
+    if (json_object_get(data, "val_mse")) { /* of a regression */
+        fprintf(stderr, "epoch %3s  loss %s  val MSE %s  val MAE %s  %s s  %s seeds/s\n",
+                number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
+                number(val, data, "val_mse", 4), number(train, data, "val_mae", 4),
+                number(seconds, data, "seconds", 2), number(rate, data, "seeds_per_second", 0));
+        return;
+    }
     fprintf(stderr, "epoch %3s  loss %s  train %s  val %s  %s s  %s seeds/s\n",
             number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
             either(train, data, "train_accuracy", "train_micro_f1", 4),

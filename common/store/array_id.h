@@ -28,6 +28,7 @@ enum pst_array_id {
     PST_ARRAY_NEGATIVES_TEST,
     PST_ARRAY_MULTILABELS,
     PST_ARRAY_EDGE_WEIGHTS, /* since version 7 */
+    PST_ARRAY_TARGETS,      /* since version 8 */
     PST_ARRAY_COUNT         /* the number of arrays */
 };
 

@@ -96,6 +96,7 @@ struct pst_dataset {
     struct pst_array edges_split[3]; /* source, target (n, 2), ids' dtype: edges to predict; or path empty */
     struct pst_array negatives[2];   /* for val and test: pairs that are not edges; as many for each edge */
     struct pst_array multilabels;    /* uint8 (vertices, tasks): 0, 1 or 255 (unknown); or path empty */
+    struct pst_array targets; /* float32 (vertices) or (vertices, columns): NaN: not known; or path empty */
     struct pst_array edge_weights; /* float32 (edges): of each entry of indices, at least 0; or path empty */
     int vertex_types;              /* 0: all vertices are of one type, and so are all edges */
     struct pst_vertex_type *vertex_type;

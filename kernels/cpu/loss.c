@@ -1,5 +1,5 @@
-/* loss.c: cross-entropy: softmax over one label a vertex, sigmoids over several. A row is worked on in lanes
- * of 16 columns, so each sum has the same order on all instruction sets. */
+/* loss.c: cross-entropy: softmax over one label a vertex, sigmoids over several; squared error. A row is
+ * worked on in lanes of 16 columns, so each sum has the same order on all instruction sets. */
 #include "kernels/cpu/exp.h"
 
 enum {
@@ -260,5 +260,37 @@ void pst_k_sigmoid_xent(struct pst_queue *q, const pst_real *logits, int64_t ld,
     for (int64_t i = 0; i < n; i++)
         *loss += sigmoid_row(logits + i * ld, labels + i * ld_labels, classes, share,
                              grad ? grad + i * ld_grad : NULL, counts) /
+                 normaliser;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+PST_CPU_CLONES static double squared_error_row(const pst_real *restrict y, const float *restrict target,
+                                               int64_t columns, double twice, pst_real *restrict grad)
+{
+    double sum[COLUMNS] = {0};
+    for (int64_t c = 0; grad && c < columns; c++)
+        grad[c] = (pst_real)(twice * ((double)y[c] - (double)target[c]));
+    for (int64_t c = 0; c < columns; c += COLUMNS)
+        for (int i = 0; i < COLUMNS && c + i < columns; i++) {
+            const double off = (double)y[c + i] - (double)target[c + i];
+            sum[i] += off * off;
+        }
+    for (int half = COLUMNS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            sum[i] += sum[i + half];
+    return sum[0];
+}
+
+void pst_k_squared_error(struct pst_queue *q, const pst_real *outputs, int64_t ld, const float *targets,
+                         int64_t ld_targets, int64_t n, int64_t columns, double normaliser, pst_real *grad,
+                         int64_t ld_grad, double *loss)
+{
+    assert(q == NULL && n >= 0 && columns > 0 && ld >= columns && ld_targets >= columns && normaliser > 0);
+    assert(grad == NULL || ld_grad >= columns);
+    (void)q;
+    for (int64_t i = 0; i < n; i++)
+        *loss += squared_error_row(outputs + i * ld, targets + i * ld_targets, columns, 2 / normaliser,
+                                   grad ? grad + i * ld_grad : NULL) /
                  normaliser;
 }

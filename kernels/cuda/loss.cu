@@ -1,5 +1,5 @@
-/* loss.cu: cross-entropy: softmax over one label a vertex, sigmoids over several. One warp for each row. One
- * block adds the losses of the rows, in an order that depends only on their number. */
+/* loss.cu: cross-entropy: softmax over one label a vertex, sigmoids over several; squared error. One warp for
+ * each row. One block adds the losses of the rows, in an order that depends only on their number. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -223,6 +223,55 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_up_labels(label_rows f, do
     for (int k = 0; k < PST_LABEL_COUNTS; k++)
         totals[k] += counts[0][k];
 }
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+struct error_rows {
+    const float *outputs;
+    int64_t ld;
+    const float *targets;
+    int64_t ld_targets, n, columns;
+    double normaliser;
+    float *grad;
+    int64_t ld_grad;
+    double *losses; /* of each row */
+};
+
+__global__ void __launch_bounds__(PST_CU_THREADS) squared_error(error_rows f)
+{
+    const int lane = (int)threadIdx.x % PST_CU_WARP;
+    const double twice = 2 / f.normaliser;
+    for (int64_t i = pst_cu_first() / PST_CU_WARP; i < f.n; i += pst_cu_step() / PST_CU_WARP) {
+        double sum = 0;
+        for (int64_t c = lane; c < f.columns; c += PST_CU_WARP) {
+            const double off = (double)f.outputs[i * f.ld + c] - (double)f.targets[i * f.ld_targets + c];
+            sum += off * off;
+            if (f.grad)
+                f.grad[i * f.ld_grad + c] = (float)(twice * off);
+        }
+        sum = pst_cu_warp_sum(sum);
+        if (lane == 0)
+            f.losses[i] = sum / f.normaliser;
+    }
+}
+
+/* One block. */
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    add_up_errors(const double *losses, int64_t n, double *total)
+{
+    PST_CU_SHARED(double, loss, [PST_CU_THREADS]);
+    const int me = (int)threadIdx.x;
+    loss[me] = 0;
+    for (int64_t i = me; i < n; i += PST_CU_THREADS)
+        loss[me] += losses[i];
+    for (int half = PST_CU_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (me < half)
+            loss[me] += loss[me + half];
+    }
+    if (me == 0)
+        *total += loss[0];
+}
 } // namespace
 
 /* how: NULL: plain. */
@@ -276,4 +325,19 @@ void pst_k_sigmoid_xent(struct pst_queue *q, const float *logits, int64_t ld, co
     pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(sigmoid_xent, f);
     if (n > 0)
         pst_cu_on(q, 1)(add_up_labels, f, loss, counts);
+}
+
+void pst_k_squared_error(struct pst_queue *q, const float *outputs, int64_t ld, const float *targets,
+                         int64_t ld_targets, int64_t n, int64_t columns, double normaliser, float *grad,
+                         int64_t ld_grad, double *loss)
+{
+    assert(n >= 0 && n <= INT32_MAX && columns > 0 && ld >= columns && ld_targets >= columns &&
+           normaliser > 0);
+    assert(grad == NULL || ld_grad >= columns);
+    pst_cu_begin(q);
+    double *losses = static_cast<double *>(pst_cu_scratch(q, (size_t)n * sizeof *losses));
+    const error_rows f = {outputs, ld, targets, ld_targets, n, columns, normaliser, grad, ld_grad, losses};
+    pst_cu_on(q, pst_cu_grid(q, n, PST_CU_THREADS / PST_CU_WARP))(squared_error, f);
+    if (n > 0)
+        pst_cu_on(q, 1)(add_up_errors, static_cast<const double *>(losses), n, loss);
 }

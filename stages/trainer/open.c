@@ -1,9 +1,43 @@
 /* open.c: opens the trainer's dataset, device and model, and releases them. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
 #include "stages/trainer/trainer.h"
+
+/* Every vertex of a split must have finite targets. */
+static pst_rc check_targets(const struct trainer *t, const struct pst_array *ids)
+{
+    const float *targets = t->ds.targets.map;
+    const int64_t *v = ids->map, columns = t->config.classes;
+    for (int64_t i = 0; v && i < ids->shape[0]; i++)
+        for (int64_t c = 0; v[i] >= 0 && v[i] < t->ds.vertices && c < columns; c++)
+            if (!isfinite(targets[v[i] * columns + c]))
+                return pst_fail(
+                    PST_E_FORMAT,
+                    "%s: the target of vertex %" PRId64 ", column %" PRId64
+                    ", is %g, but the vertex is in the split %s: expected a finite number. Correct "
+                    "it, or leave the vertex out of all splits",
+                    t->ds.targets.path, v[i], c, (double)targets[v[i] * columns + c], ids->path);
+    return PST_OK;
+}
+
+static pst_rc open_targets(struct trainer *t)
+{
+    const struct pst_array *targets = &t->ds.targets;
+    pst_rc rc = PST_OK;
+    if (!targets->map)
+        return pst_fail(
+            PST_E_ARG,
+            "loss is mse, but %s has no targets: add the array `targets` to what you import, or set "
+            "loss to cross_entropy",
+            t->ds.dir);
+    t->config.classes = targets->rank == 2 ? targets->shape[1] : 1;
+    for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++)
+        rc = check_targets(t, &t->ds.split[s]);
+    return rc;
+}
 
 static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
 {
@@ -22,8 +56,14 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
             PST_E_ARG,
             "%s has no features, which the model needs (`penstock features` makes random features)",
             t->ds.dir);
+    t->config.regression = t->recipe.loss == PST_TRAINER_MSE;
+    if (t->config.regression)
+        return open_targets(t);
     t->config.multilabel = !t->ds.labels.map && t->ds.multilabels.map;
     t->config.classes = t->config.multilabel ? t->ds.multilabels.shape[1] : t->ds.classes;
+    if (t->config.classes < (t->config.multilabel ? 1 : 2) && t->ds.targets.map)
+        return pst_fail(PST_E_ARG, "%s has no labels, but targets, which are numbers: set loss to mse",
+                        t->ds.dir);
     if (t->config.classes < (t->config.multilabel ? 1 : 2))
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes of labels; training needs at least 2 classes",
                         t->ds.dir, t->ds.classes);
@@ -75,6 +115,8 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     c->types = pst_trainer_is_typed(t) ? &t->types : NULL;
     if (rc == PST_OK)
         rc = pst_trainer_recipe_open(&t->recipe, c, &t->ds, pst_epochs(self), &t->device);
+    if (rc == PST_OK)
+        rc = pst_trainer_check_measurable(self, t);
     if (rc == PST_OK)
         rc = pst_gnn_model_init(&t->model, c);
     if (rc != PST_OK)

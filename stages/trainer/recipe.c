@@ -95,6 +95,9 @@ static pst_rc open_loss(struct pst_trainer_recipe *r, struct pst_gnn_config *c, 
     const bool given = r->class_weights[0] != '\0', balanced = strcmp(r->class_weights, "balanced") == 0;
     if (!given && r->label_smoothing == 0)
         return PST_OK;
+    if (c->regression)
+        return pst_fail(PST_E_ARG, "%s has no effect if loss is mse: leave it out",
+                        given ? "class_weights" : "label_smoothing");
     if (c->multilabel)
         return pst_fail(PST_E_ARG,
                         "%s can be set only if each vertex has one label, but the vertices of %s have "
@@ -130,6 +133,45 @@ static pst_rc check(const struct pst_trainer_recipe *r, const struct pst_gnn_con
     return PST_OK;
 }
 
+/* The metric must be one of the loss. What is always measured is PST_METRIC_NONE from here on. */
+static pst_rc check_metric(struct pst_trainer_recipe *r, const struct pst_gnn_config *c,
+                           const struct pst_dataset *ds)
+{
+    const enum pst_metric_kind usual = c->regression   ? PST_METRIC_MSE
+                                       : c->multilabel ? PST_METRIC_MICRO_F1
+                                                       : PST_METRIC_ACCURACY;
+    if (c->regression && r->metric != PST_METRIC_NONE && !pst_metric_fits(r->metric))
+        return pst_fail(PST_E_ARG,
+                        "metric is %s, which is not defined for the loss mse: set metric to mse, mae or r2",
+                        pst_metric_name(r->metric));
+    if (!c->regression && pst_metric_fits(r->metric))
+        return pst_fail(PST_E_ARG,
+                        "metric is %s, which is not defined for the loss cross_entropy: set metric to "
+                        "accuracy, micro_f1, macro_f1, roc_auc or average_precision, or set loss to mse",
+                        pst_metric_name(r->metric));
+    if (c->multilabel && r->metric == PST_METRIC_ACCURACY)
+        return pst_fail(
+            PST_E_ARG,
+            "metric is accuracy, which is not defined for the several labels of each vertex of %s: "
+            "set metric to micro_f1, macro_f1, roc_auc or average_precision",
+            ds->dir);
+    r->metric = r->metric == usual ? PST_METRIC_NONE : r->metric;
+    return PST_OK;
+}
+
+const char *pst_trainer_recipe_metric(const struct pst_trainer_recipe *r, const struct pst_gnn_config *c)
+{
+    return r->metric != PST_METRIC_NONE ? pst_metric_name(r->metric)
+           : c->regression              ? "mse"
+           : c->multilabel              ? "micro_f1"
+                                        : "accuracy";
+}
+
+bool pst_trainer_recipe_falls(const struct pst_trainer_recipe *r, const struct pst_gnn_config *c)
+{
+    return c->regression && r->metric != PST_METRIC_R2;
+}
+
 pst_rc pst_trainer_recipe_open(struct pst_trainer_recipe *r, struct pst_gnn_config *config,
                                const struct pst_dataset *ds, int64_t epochs, struct pst_device *device)
 {
@@ -143,8 +185,8 @@ pst_rc pst_trainer_recipe_open(struct pst_trainer_recipe *r, struct pst_gnn_conf
                       "warmup is %g epochs, but the cosine ends after %" PRId64
                       " epochs: lower warmup, or raise cosine_epochs or the run's epochs",
                       r->schedule.warmup, r->schedule.period);
-    if (config->multilabel && r->metric == PST_METRIC_MICRO_F1)
-        r->metric = PST_METRIC_NONE; /* the accuracy's place in the report is micro-F1's already */
+    if (rc == PST_OK)
+        rc = check_metric(r, config, ds);
     return rc == PST_OK ? open_loss(r, config, ds, device) : rc;
 }
 
@@ -163,7 +205,7 @@ double pst_trainer_recipe_rate(struct pst_trainer_recipe *r, const struct pst_gn
 }
 
 void pst_trainer_recipe_epoch(const struct pst_trainer_recipe *r, struct pst_gnn_training *progress,
-                              double val)
+                              double val, bool falls)
 {
     if (r->schedule.kind != PST_SCHEDULE_PLATEAU)
         return;
@@ -171,8 +213,8 @@ void pst_trainer_recipe_epoch(const struct pst_trainer_recipe *r, struct pst_gnn
                                   .factor = r->schedule.factor,
                                   .least = r->schedule.rate_min / r->schedule.rate,
                                   .state = progress->plateau};
-    if (val >= 0)
-        pst_plateau_step(&plateau, PST_PLATEAU_SCORE, val);
+    if (val > PST_METRIC_UNKNOWN)
+        pst_plateau_step(&plateau, falls ? PST_PLATEAU_LOSS : PST_PLATEAU_SCORE, val);
     else if (progress->seeds > 0)
         pst_plateau_step(&plateau, PST_PLATEAU_LOSS, progress->loss / (double)progress->seeds);
     progress->plateau = plateau.state;

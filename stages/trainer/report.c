@@ -6,9 +6,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { NUMBER_MAX = 40, METRIC_MAX = 100 }; /* a real number as JSON; with its name */
+enum {
+    NUMBER_MAX = 40,
+    METRIC_MAX = 100,
+    FIGURES_MAX = 256
+}; /* a real number as JSON; with its name; several */
 
-/* A share as JSON; a negative one was not measured. */
+/* A share as JSON; a negative one (PST_METRIC_UNKNOWN, too) was not measured. */
 static const char *share(double value, char out[NUMBER_MAX])
 {
     if (value < 0)
@@ -29,23 +33,68 @@ static const char *metric(const struct trainer *t, const char *prefix, double va
 {
     char text[NUMBER_MAX];
     out[0] = '\0';
-    if (t->recipe.metric != PST_METRIC_NONE)
+    if (t->recipe.metric != PST_METRIC_NONE && !t->config.regression)
         (void)snprintf(out, METRIC_MAX, ",\"%s_%s\":%s", prefix, pst_metric_name(t->recipe.metric),
                        share(value, text));
     return out;
 }
 
+/* A figure of a regression as JSON. */
+static const char *figure(double value, char out[NUMBER_MAX])
+{
+    (void)snprintf(out, NUMBER_MAX, "null");
+    if (value > PST_METRIC_UNKNOWN)
+        (void)snprintf(out, NUMBER_MAX, "%.17g", value);
+    return out;
+}
+
+/* "PREFIX_mse": ... of a regression. */
+static const char *fitted(const char *prefix, const struct pst_fit *fit, char out[FIGURES_MAX])
+{
+    char mse[NUMBER_MAX], mae[NUMBER_MAX], r2[NUMBER_MAX];
+    (void)snprintf(out, FIGURES_MAX, "\"%s_mse\":%s,\"%s_mae\":%s,\"%s_r2\":%s", prefix,
+                   figure(fit->mse, mse), prefix, figure(fit->mae, mae), prefix, figure(fit->r2, r2));
+    return out;
+}
+
+/* What an epoch's row has of the quality of its model. val: the accuracy (with several labels, micro-F1) of
+ * validation. by: the metric there. */
+static void quality(const struct trainer *t, double val, double by, char out[2 * FIGURES_MAX])
+{
+    const struct pst_gnn_training *p = &t->now;
+    static const struct pst_fit none = {PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN};
+    char train_text[NUMBER_MAX], val_text[NUMBER_MAX], more[METRIC_MAX], fit[FIGURES_MAX];
+    const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
+    if (t->config.regression)
+        (void)snprintf(out, 2 * FIGURES_MAX, "%s",
+                       fitted("val", by > PST_METRIC_UNKNOWN ? &t->eval.fit[PST_VAL] : &none, fit));
+    else
+        (void)snprintf(out, 2 * FIGURES_MAX, "\"train_%s\":%s,\"val_%s\":%s%s", measure(t),
+                       share(train, train_text), measure(t), share(val, val_text),
+                       metric(t, "val", by, more));
+}
+
 pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val, double by)
 {
     const struct pst_gnn_training *p = &t->now;
-    char train_text[NUMBER_MAX], val_text[NUMBER_MAX], more[METRIC_MAX];
-    const double train = p->counted ? (double)p->correct / (double)p->counted : -1;
+    char figures[2 * FIGURES_MAX];
+    quality(t, val, by, figures);
     return pst_report(self, "epochs",
-                      "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,\"train_%s\":%s,"
-                      "\"val_%s\":%s%s,\"rate\":%.9g,\"seeds_per_second\":%.1f}",
-                      p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0, measure(t),
-                      share(train, train_text), measure(t), share(val, val_text), metric(t, "val", by, more),
+                      "{\"epoch\":%" PRIu64 ",\"seconds\":%.6f,\"loss\":%.17g,%s,\"rate\":%.9g,"
+                      "\"seeds_per_second\":%.1f}",
+                      p->epoch, p->seconds, p->seeds ? p->loss / (double)p->seeds : 0.0, figures,
                       t->recipe.last_rate, p->seconds > 0 ? (double)p->seeds / p->seconds : 0.0);
+}
+
+/* With a regression: the errors of the test split. */
+static pst_rc report_fit(struct pst_stage *self, const struct trainer *t, uint64_t weights)
+{
+    char best[FIGURES_MAX], last[FIGURES_MAX];
+    return pst_report(self, "result",
+                      "{%s,\"best_epoch\":%" PRId64 ",%s,\"digest\":\"%016" PRIx64
+                      "\",\"weights_digest\":\"%016" PRIx64 "\"}",
+                      fitted("test", &t->done.best_fit, best), t->done.best_epoch,
+                      fitted("final_test", &t->done.final_fit, last), t->done.digest, weights);
 }
 
 pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
@@ -55,6 +104,8 @@ pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
         return rc;
     char best[NUMBER_MAX], last[NUMBER_MAX], best_by[METRIC_MAX], last_by[METRIC_MAX];
     const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
+    if (t->config.regression)
+        return report_fit(self, t, weights);
     return pst_report(self, "result",
                       "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s%s%s,"
                       "\"parameters\":%" PRId64 ",\"digest\":\"%016" PRIx64

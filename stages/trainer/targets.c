@@ -1,4 +1,4 @@
-/* targets.c: degrees and labels of a minibatch's vertices. */
+/* targets.c: degrees, labels and targets of a minibatch's vertices. */
 #include "stages/trainer/targets.h"
 
 #include <inttypes.h>
@@ -56,6 +56,9 @@ pst_rc pst_trainer_targets_open(struct pst_trainer_targets *t, const struct pst_
         rc = read_degrees(t);
     if (rc == PST_OK && model->config.multilabel)
         rc = take(t, &t->multilabels, (size_t)model->config.classes, "the labels of a minibatch");
+    if (rc == PST_OK && model->config.regression)
+        rc =
+            take(t, &t->numbers, (size_t)model->config.classes * sizeof(float), "the targets of a minibatch");
     if (rc != PST_OK)
         pst_trainer_targets_close(t);
     return rc;
@@ -67,6 +70,7 @@ void pst_trainer_targets_close(struct pst_trainer_targets *t)
     if (t->device && !pst_device_is_cuda(t->device)) { /* a GPU's memory is released with the device */
         free(t->degrees.host);
         free(t->multilabels.host);
+        free(t->numbers.host);
     }
     *t = (struct pst_trainer_targets){.all = NULL};
 }
@@ -82,6 +86,15 @@ static const void *sent(const struct pst_trainer_targets *t, const struct pst_tr
         return values->host;
     (void)t->device->twin->copy(t->device->q, values->device, values->host, (size_t)n * values->bytes);
     return values->device;
+}
+
+/* The rows of n vertices, from those of all. */
+static void pick(const struct pst_trainer_values *values, const void *all, const int64_t *vertices, int64_t n)
+{
+    char *to = values->host;
+    for (int64_t i = 0; to && i < n; i++)
+        memcpy(to + (size_t)i * values->bytes, (const char *)all + (size_t)vertices[i] * values->bytes,
+               values->bytes);
 }
 
 static pst_rc check(const struct pst_trainer_targets *t, const int64_t *vertices, int64_t n)
@@ -105,18 +118,16 @@ pst_rc pst_trainer_targets_bring(struct pst_trainer_targets *t, const int64_t *v
 {
     const int64_t seeds = batch->mb.n[0], all = batch->mb.n[batch->mb.hops];
     int64_t *degrees = t->degrees.host;
-    uint8_t *labels = t->multilabels.host;
-    if (!degrees && !labels)
+    if (!degrees && !t->multilabels.host && !t->numbers.host)
         return PST_OK;
     const pst_rc rc = check(t, vertices, all);
     if (rc != PST_OK)
         return rc;
     for (int64_t i = 0; degrees && i < all; i++)
         degrees[i] = t->all[vertices[i]];
-    for (int64_t i = 0; labels && i < seeds; i++)
-        memcpy(labels + (size_t)i * t->multilabels.bytes,
-               (const uint8_t *)t->ds->multilabels.map + (size_t)vertices[i] * t->multilabels.bytes,
-               t->multilabels.bytes);
+    pick(&t->multilabels, t->ds->multilabels.map, vertices, seeds);
+    pick(&t->numbers, t->ds->targets.map, vertices, seeds);
+    batch->targets = sent(t, &t->numbers, seeds);
     batch->degrees = sent(t, &t->degrees, all);
     batch->multilabels = sent(t, &t->multilabels, seeds);
     return PST_OK;

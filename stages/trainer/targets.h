@@ -1,7 +1,8 @@
 /* targets.h: what the trainer knows of a minibatch's vertices beside what its slot has, and brings to where
  * the model computes: the degrees from which GCN computes weights, and the labels of datasets whose vertices
- * have several. The degrees of all vertices are in memory, 4 bytes each. Labels are mapped from the dataset.
- * So slots carry none of these, and no sampler has to know about them.
+ * have several, and the targets of a regression. The degrees of all vertices are in memory, 4 bytes each.
+ * Labels and targets are mapped from the dataset. So slots carry none of these, and no sampler has to know
+ * about them.
  *
  * Owner: the trainer, which lends its device and dataset. Threads: one. */
 #ifndef PST_TARGETS_H
@@ -21,8 +22,8 @@ struct pst_trainer_targets {
     const struct pst_dataset *ds;
     struct pst_device *device;
     int32_t *all; /* the degrees of all vertices; NULL: the model does not need them */
-    struct pst_trainer_values degrees, multilabels;
-    int64_t most; /* vertices of a minibatch */
+    struct pst_trainer_values degrees, multilabels, numbers; /* numbers: of a regression */
+    int64_t most;                                            /* vertices of a minibatch */
 };
 
 /* Reads what the model needs. most: no minibatch has more vertices. PST_E_NOMEM. PST_E_FORMAT: indptr
@@ -32,9 +33,9 @@ PST_MUST_USE pst_rc pst_trainer_targets_open(struct pst_trainer_targets *targets
                                              int64_t most, struct pst_device *device);
 void pst_trainer_targets_close(struct pst_trainer_targets *targets);
 
-/* Points batch->degrees and batch->multilabels at the values of its vertices, where the model computes. They
- * stay valid until the next call. vertices: the batch's, in host memory. PST_E_PEER: the minibatch has too
- * many vertices, or one that is not in the graph. */
+/* Points batch->degrees, batch->multilabels and batch->targets at the values of its vertices, where the model
+ * computes. They stay valid until the next call. vertices: the batch's, in host memory. PST_E_PEER: the
+ * minibatch has too many vertices, or one that is not in the graph. */
 PST_MUST_USE pst_rc pst_trainer_targets_bring(struct pst_trainer_targets *targets, const int64_t *vertices,
                                               struct pst_gnn_batch *batch);
 

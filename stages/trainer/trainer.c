@@ -17,8 +17,17 @@ static bool due(struct pst_stage *self, int64_t every, uint64_t epoch)
     return every > 0 && ((epoch + 1) % (uint64_t)every == 0 || epoch + 1 == (uint64_t)pst_epochs(self));
 }
 
+/* Without validation, the last epoch is. */
+static bool is_best(const struct trainer *t, double by)
+{
+    const double before = t->now.best_val;
+    if (by <= PST_METRIC_UNKNOWN || before <= PST_METRIC_UNKNOWN)
+        return true;
+    return pst_trainer_recipe_falls(&t->recipe, &t->config) ? by < before : by > before;
+}
+
 /* Evaluates. Remembers the epoch if it is the best by the metric on the validation split (without validation:
- * in any case). *val: the accuracy there. *by: the metric; without one, the accuracy. */
+ * in any case). *val: the accuracy there. *by: the metric. */
 static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, double *by)
 {
     struct pst_gnn_training *p = &t->now;
@@ -31,12 +40,14 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
     *val = accuracy[PST_VAL];
-    *by = t->recipe.metric == PST_METRIC_NONE ? *val : t->eval.metric_of[PST_VAL];
+    *by = t->eval.metric_of[PST_VAL];
     p->final_test = accuracy[PST_TEST];
     p->final_test_metric = t->eval.metric_of[PST_TEST];
-    if (*by < 0 || *by > p->best_val) {
+    p->final_fit = t->eval.fit[PST_TEST];
+    if (is_best(t, *by)) {
         p->best_val = *by;
         p->best_test = accuracy[PST_TEST];
+        p->best_fit = p->final_fit;
         p->best_test_metric = p->final_test_metric;
         p->best_epoch = (int64_t)p->epoch;
         if (due(self, t->checkpoint_every, p->epoch))
@@ -70,7 +81,7 @@ static void take_time(struct trainer *t, struct pst_gnn_training *p)
 static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_training *p = &t->now;
-    double val = -1, by = -1;
+    double val = -1, by = PST_METRIC_UNKNOWN;
     pst_rc rc = PST_OK;
     take_time(t, p);
     if (t->replica == 0 && due(self, t->eval_every, p->epoch))
@@ -86,7 +97,7 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     if (t->eval_every == 0 || due(self, t->eval_every, p->epoch))
-        pst_trainer_recipe_epoch(&t->recipe, p, by);
+        pst_trainer_recipe_epoch(&t->recipe, p, by, pst_trainer_recipe_falls(&t->recipe, &t->config));
     const bool checkpoint = due(self, t->checkpoint_every, p->epoch);
     p->epoch++;
     p->loss = p->seconds = 0;
@@ -115,7 +126,7 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
                         " bytes apart; expected a multiple of %zu bytes",
                         mb->stride_bytes, sizeof(pst_real));
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
-    for (int64_t i = 0; i < mb->n[0] && !t->config.multilabel; i++)
+    for (int64_t i = 0; i < mb->n[0] && !t->config.multilabel && !t->config.regression; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER,
                             "the label of seed %" PRId64 " is %d, but the dataset has only %" PRId64
@@ -398,6 +409,11 @@ static const struct pst_param_desc params[] = {
           .help = "add a layer's input to its output if they are equally wide", .fixed = true),
     PARAM("aggregate", ENUM, config.aggregate, "\"mean\"", .choices = "none|mean",
           .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
+    PARAM("loss", ENUM, recipe.loss, "\"cross_entropy\"",
+          .choices = "cross_entropy|mse", /* as enum pst_trainer_loss */
+          .help = "what training minimises: cross_entropy of labels; or mse, the mean squared error of the "
+                  "dataset's targets, which are numbers (regression)",
+          .fixed = true),
     PARAM("optimizer", ENUM, config.optimizer, "\"adam\"",
           .choices = "adam|adamw|sgd", /* as enum pst_gnn_optimizer */
           .help = "the method by which gradients change the weights", .fixed = true),
@@ -444,9 +460,10 @@ static const struct pst_param_desc params[] = {
                   "each class a weight in inverse proportion to its number of training vertices. Empty: all "
                   "weights are equal",
           .fixed = true),
-    PARAM("metric", ENUM, recipe.metric, "\"accuracy\"", .choices = PST_TRAINER_METRICS,
-          .help = "the metric on the validation split that decides which epoch is the best. accuracy means "
-                  "micro-F1 if vertices have several labels",
+    PARAM("metric", ENUM, recipe.metric, "\"auto\"", .choices = PST_TRAINER_METRICS,
+          .help =
+              "the metric on the validation split that decides which epoch is the best. auto: accuracy, or "
+              "micro_f1 if vertices have several labels, or mse if the loss is mse",
           .fixed = true),
     PARAM("split", STRING, split, "\"train\"",
           .help = "the split to evaluate: train, val or test (the first split of the dataset), or the name "
@@ -483,7 +500,7 @@ const struct pst_stage_desc pst_stage = {
     .params = params,
     .instances_max = 1, /* each instance would train its own model */
     .replicas = PST_REPLICAS_MEET,
-    .dataset = "features,labels,types,evaluated:split",
+    .dataset = "features,labels:loss=cross_entropy,targets:loss=mse,types,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = pst_trainer_open,
     .on_event = on_event,

@@ -53,11 +53,14 @@ struct trainer {
 /* The stage's open and close. */
 PST_MUST_USE pst_rc pst_trainer_open(struct pst_stage *self);
 void pst_trainer_close(struct pst_stage *self);
+/* Checks, once the recipe is open, that the metric can be measured on the validation split. Warns of what
+ * else cannot be measured. PST_E_ARG: the metric was chosen, and is not defined there. PST_E_NOMEM. */
+PST_MUST_USE pst_rc pst_trainer_check_measurable(struct pst_stage *self, const struct trainer *t);
 /* Whether the model has weights for each relation of a typed graph. */
 bool pst_trainer_is_typed(const struct trainer *t);
 
 /* Reports the current epoch. val: the accuracy (with several labels, micro-F1) of validation, negative if it
- * was not measured. by: the metric there. */
+ * was not measured. by: the metric there, or PST_METRIC_UNKNOWN. */
 PST_MUST_USE pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val,
                                              double by);
 /* At the end of the run: the figures of the model; where the time went. */

@@ -1,5 +1,5 @@
-/* The loss of several labels a vertex, in double precision: against a naive loop, and its gradient against
- * central differences. */
+/* The loss of several labels a vertex, and the squared error, in double precision: against a naive loop, and
+ * its gradient against central differences. */
 #include "tests/gradient/numeric.h"
 
 struct labelled {
@@ -86,8 +86,49 @@ static void test_far_logits(void **state)
         check_near(grad[c], wanted[c], "gradient");
 }
 
+struct fitted {
+    pst_real *y, *grad;
+    float *target;
+    int64_t n, columns, ld;
+};
+
+static double error_of(void *ctx)
+{
+    struct fitted *f = ctx;
+    double loss = 0;
+    pst_k_squared_error(NULL, f->y, f->ld, f->target, f->ld, f->n, f->columns, 7, f->grad, f->ld, &loss);
+    return loss;
+}
+
+static void test_squared_error(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 100; turn++) {
+        const int64_t n = 1 + (int64_t)random_below(8),
+                      columns = 1 + (int64_t)random_below(turn % 5 ? 3 : 60),
+                      ld = columns + (int64_t)random_below(4);
+        struct fitted f = {
+            reals(n * ld), zeros(n * ld), malloc((size_t)(n * ld) * sizeof(float)), n, columns, ld};
+        double wanted = 0;
+        for (int64_t i = 0; i < n * ld; i++) {
+            f.target[i] = (float)random_below(1000) / 100 - 5;
+            const double off = i % ld < columns ? f.y[i] - (double)f.target[i] : 0;
+            wanted += off * off / 7;
+        }
+        assert_true(fabs(error_of(&f) - wanted) <= 1e-10 * (1 + wanted));
+        pst_real *grad = zeros(n * ld);
+        memcpy(grad, f.grad, (size_t)(n * ld) * sizeof *grad);
+        check_numeric(error_of, &f, f.y, n * ld, grad, "the squared error");
+        free(grad);
+        free(f.y);
+        free(f.grad);
+        free(f.target);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loss), cmocka_unit_test(test_far_logits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loss), cmocka_unit_test(test_far_logits),
+                                       cmocka_unit_test(test_squared_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

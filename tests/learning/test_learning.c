@@ -1,5 +1,6 @@
 /* Schedules against the closed forms of the papers, and metrics against their definitions, by brute force in
  * double precision, with ties, unknown labels and repeated vertices. */
+#include "stages/lib/learning/fit.h"
 #include "stages/lib/learning/metric.h"
 #include "stages/lib/learning/schedule.h"
 
@@ -257,6 +258,41 @@ static void ranks_by_hand(void **state)
     near(pst_metric_mean(some, 3), 0.5, "mean");
 }
 
+/* A class has a rank exactly if the list is said to support it. */
+static void what_can_be_measured_is_known_before(void **state)
+{
+    (void)state;
+    struct world *w = malloc(sizeof *w);
+    int64_t undefined = 0, unlabelled = 0;
+    for (int turn = 0; turn < 200; turn++) {
+        make(w, turn % 2);
+        w->n = 1 + (int64_t)rnd(4);
+        const struct pst_metric_labels labels = {w->multilabel ? NULL : w->one,
+                                                 w->multilabel ? w->several : NULL, w->classes};
+        struct pst_metric_support s;
+        int64_t count = 0, first = -1, labelled = 0;
+        assert_int_equal(pst_metric_supported(&labels, VERTICES, w->ids, w->n, &s), 0);
+        for (int64_t c = 0; c < w->classes; c++)
+            if (auc_of(w, c) < 0) {
+                first = count++ == 0 ? c : first;
+                assert_true(precision_of(w, c) < 0);
+            }
+        for (int64_t i = 0; i < w->n; i++) {
+            bool known = false;
+            for (int64_t c = 0; c < w->classes; c++)
+                known |= label_of(w, w->ids[i], c) >= 0;
+            labelled += known;
+        }
+        assert_int_equal(s.undefined, count);
+        assert_int_equal(s.first, first);
+        assert_int_equal(s.labelled, labelled);
+        undefined += count;
+        unlabelled += labelled == 0;
+    }
+    assert_true(undefined > 100 && unlabelled > 0);
+    free(w);
+}
+
 static void macro_f1_equals_the_definition(void **state)
 {
     (void)state;
@@ -286,6 +322,26 @@ static void macro_f1_equals_the_definition(void **state)
     free(w);
 }
 
+/* Two columns, the second of which is the same for all of the list. */
+static void fits_by_hand(void **state)
+{
+    (void)state;
+    const float targets[] = {1, 9, 9, 9, 2, 0.1f, 4, 0.1f, 6, 0.1f},
+                outputs[] = {0, 0, 0, 0, 1, 0.1f, 4, 0.1f, 8, 0.1f};
+    const int64_t ids[] = {4, 2, 3};
+    struct pst_fit fit;
+    assert_int_equal(pst_fit_of(outputs, targets, 2, ids, 3, &fit), 0);
+    near(fit.mse, (1 + 0 + 4) / 6., "mse");
+    near(fit.mae, (1 + 0 + 2) / 6., "mae");
+    near(fit.r2, 1 - 5. / 8, "r2");
+    assert_int_equal(pst_fit_of(outputs, targets, 2, ids, 1, &fit), 0);
+    near(fit.mse, 2, "mse of one vertex");
+    assert_true(fit.r2 == PST_METRIC_UNKNOWN);
+    assert_int_equal(pst_fit_of(outputs, targets, 2, ids, 0, &fit), 0);
+    assert_true(fit.mse == PST_METRIC_UNKNOWN && fit.mae == PST_METRIC_UNKNOWN &&
+                fit.r2 == PST_METRIC_UNKNOWN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,7 +349,9 @@ int main(void)
         cmocka_unit_test(warmup_longer_than_the_cosine),
         cmocka_unit_test(ranks_equal_the_definitions),
         cmocka_unit_test(ranks_by_hand),
+        cmocka_unit_test(what_can_be_measured_is_known_before),
         cmocka_unit_test(macro_f1_equals_the_definition),
+        cmocka_unit_test(fits_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

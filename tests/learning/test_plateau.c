@@ -38,6 +38,23 @@ static void the_loss_must_fall_and_the_mrr_must_rise(void **s)
     assert_true(p.state.scale == 1. / 8 && p.state.best == .1);
 }
 
+/* As r2 can be. */
+static void a_score_below_zero_improves_when_it_rises(void **s)
+{
+    (void)s;
+    const double rising[] = {-3, -2, -1.9999, -1.99}, falling[] = {-1, -1.00001};
+    struct pst_plateau p = begin(5, 0.5, 0);
+    steps(&p, PST_PLATEAU_SCORE, rising, 2);
+    assert_true(p.state.best == -2 && p.state.waited == 0);
+    steps(&p, PST_PLATEAU_SCORE, rising + 2, 1);
+    assert_true(p.state.best == -2 && p.state.waited == 1); /* too little */
+    steps(&p, PST_PLATEAU_SCORE, rising + 3, 1);
+    assert_true(p.state.best == -1.99 && p.state.waited == 0);
+    p = begin(5, 0.5, 0);
+    steps(&p, PST_PLATEAU_SCORE, falling, 2);
+    assert_true(p.state.best == -1 && p.state.waited == 1);
+}
+
 static void patience_threshold_and_least(void **s)
 {
     (void)s;
@@ -68,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_must_fall_and_the_mrr_must_rise),
+        cmocka_unit_test(a_score_below_zero_improves_when_it_rises),
         cmocka_unit_test(patience_threshold_and_least),
         cmocka_unit_test(another_figure_begins_anew_and_a_copy_of_the_state_goes_on),
     };

@@ -15,7 +15,7 @@ def infer(p, run, *args, code=0, out="out.npy"):
 
 def outputs(p, out="out"):
     arrays = {}
-    for name in ("", ".classes", ".logits"):
+    for name in ("", ".classes", ".values", ".logits"):
         path = p.path(out + name + ".npy")
         if os.path.exists(path):
             arrays[name] = np.load(path)

@@ -175,10 +175,16 @@ static void test_descriptions(void **state)
     refused(&d, "instances_max: expected 0 to 16, found 17");
     d = good;
     d.dataset = "features,splt:n";
-    refused(&d, "dataset: expected features, labels, types, split:PARAM, evaluated:PARAM or relations:PARAM "
-                "(PARAM: the name of a parameter), found \"splt:n\"");
+    refused(&d,
+            "dataset: expected features, labels, targets, labels:PARAM=VALUE, targets:PARAM=VALUE, types, "
+            "split:PARAM, evaluated:PARAM or relations:PARAM (PARAM: the name of a parameter), found "
+            "\"splt:n\"");
     d.dataset = "split:m";
     refused(&d, "found \"split:m\"");
+    d.dataset = "targets:m=mse";
+    refused(&d, "found \"targets:m=mse\"");
+    d.dataset = "features:n=1";
+    refused(&d, "found \"features:n=1\"");
     struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};
     d = good;
     d.ports = ports;

@@ -258,22 +258,37 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
                          why);
 }
 
+/* labels:PARAM=VALUE or targets:PARAM=VALUE. */
+static bool is_conditional(const struct pst_stage_desc *desc, const char *word)
+{
+    char param[PST_NAME_MAX];
+    const char *colon = strchr(word, ':'), *equals = strchr(word, '=');
+    if (!colon || !equals || equals < colon || equals[1] == '\0' ||
+        (strncmp(word, "labels:", 7) != 0 && strncmp(word, "targets:", 8) != 0))
+        return false;
+    (void)snprintf(param, sizeof param, "%.*s", (int)(equals - colon - 1), colon + 1);
+    return pst_desc_param(desc, param) != NULL;
+}
+
 static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 {
     static const char *const prefixes[] = {"split:", "evaluated:", "relations:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
-        if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "types") == 0)
+        if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "targets") == 0 ||
+            strcmp(word, "types") == 0)
             continue;
-        bool known = false;
+        bool known = is_conditional(desc, word);
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
             known |= strncmp(word, prefixes[i], strlen(prefixes[i])) == 0 &&
                      pst_desc_param(desc, word + strlen(prefixes[i])) != NULL;
         if (!known)
-            return pst_fail(PST_E_FORMAT,
-                            "%s: dataset: expected features, labels, types, split:PARAM, evaluated:PARAM or "
-                            "relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
-                            file, word);
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s: dataset: expected features, labels, targets, labels:PARAM=VALUE, "
+                "targets:PARAM=VALUE, types, split:PARAM, evaluated:PARAM or relations:PARAM (PARAM: the "
+                "name of a parameter), found \"%s\"",
+                file, word);
     }
     return PST_OK;
 }

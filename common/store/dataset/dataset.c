@@ -36,6 +36,7 @@ struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_ar
     case PST_ARRAY_NEGATIVES_TEST: return &ds->negatives[id - PST_ARRAY_NEGATIVES_VAL];
     case PST_ARRAY_MULTILABELS: return &ds->multilabels;
     case PST_ARRAY_EDGE_WEIGHTS: return &ds->edge_weights;
+    case PST_ARRAY_TARGETS: return &ds->targets;
     default: return &ds->split[id - PST_ARRAY_TRAIN];
     }
 }

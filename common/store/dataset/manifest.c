@@ -18,7 +18,7 @@ static const char *const array_names[PST_ARRAY_COUNT] = {
     "indptr",     "indices",       "features",          "labels",         "train",        "val",
     "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
     "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
-    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights"};
+    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights", "targets"};
 static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
                                        "id_dtype",         "feature_dim", "classes",    "stride_bytes",
                                        "stripes",          "arrays",      "provenance", "relation_types",
@@ -161,6 +161,7 @@ static unsigned array_ids(int64_t version)
     return version < 2   ? PST_ARRAY_RELATIONS
            : version < 3 ? PST_ARRAY_EDGES_TRAIN
            : version < 7 ? PST_ARRAY_EDGE_WEIGHTS
+           : version < 8 ? PST_ARRAY_TARGETS
                          : PST_ARRAY_COUNT;
 }
 
@@ -248,6 +249,21 @@ static void check_extra(const struct pst_manifest *m, enum pst_array_id id, enum
                     rows, e->shape[0]);
 }
 
+/* One number for each vertex, or a row of them. */
+static void check_targets(const struct pst_manifest *m, struct pst_problems *problems)
+{
+    const struct pst_array_entry *e = &m->array[PST_ARRAY_TARGETS];
+    if (!e->present)
+        return;
+    if (e->dtype != PST_F32)
+        pst_problem(problems, "arrays.targets.dtype: expected float32, found %s", pst_dtype_name(e->dtype));
+    if (e->shape[0] != m->vertices || e->shape[1] < 1 || e->shape[1] > PST_MANIFEST_TARGETS_MAX)
+        pst_problem(problems,
+                    "arrays.targets.shape: expected %" PRId64
+                    " numbers, or as many rows of 1 to %d numbers, found %" PRId64 " rows of %" PRId64,
+                    m->vertices, PST_MANIFEST_TARGETS_MAX, e->shape[0], e->shape[1]);
+}
+
 static void check_extras(const struct pst_manifest *m, struct pst_problems *problems)
 {
     check_extra(m, PST_ARRAY_RELATIONS, PST_I32, m->edges, 1, problems);
@@ -257,6 +273,7 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
         check_extra(m, i, pst_manifest_id_dtype(m->vertices), -1, 2, problems);
     check_extra(m, PST_ARRAY_MULTILABELS, PST_U8, m->vertices, -1, problems);
     check_extra(m, PST_ARRAY_EDGE_WEIGHTS, PST_F32, m->edges, 1, problems);
+    check_targets(m, problems);
     check_extra(m, PST_ARRAY_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
     check_extra(m, PST_ARRAY_NAMES, PST_U8, -1, 1, problems);
@@ -416,7 +433,8 @@ static int least_version(const struct pst_manifest *m)
         if (m->array[i].present)
             version = (int)pst_max_i64(version, i < PST_ARRAY_EDGES_TRAIN    ? 2
                                                 : i < PST_ARRAY_EDGE_WEIGHTS ? 3
-                                                                             : 7);
+                                                : i < PST_ARRAY_TARGETS      ? 7
+                                                                             : 8);
     return version;
 }
 

@@ -187,6 +187,18 @@ static void check_weights(struct verify *v, const float *x, int64_t first, int64
                         v->path, first + i, (double)x[i]);
 }
 
+/* NaN: not known. */
+static void check_targets(struct verify *v, const float *x, int64_t first, int64_t n)
+{
+    const int64_t columns = v->array->rank == 2 ? v->array->shape[1] : 1;
+    for (int64_t i = 0; i < n; i++)
+        if (isinf(x[i]) && tell(v))
+            pst_problem(&v->problems,
+                        "%s: vertex %" PRId64 ", column %" PRId64
+                        ": expected a finite number, or NaN (not known), found %g",
+                        v->path, (first + i) / columns, (first + i) % columns, (double)x[i]);
+}
+
 static const char *check_items(struct verify *v, const void *x, int64_t first, int64_t n)
 {
     switch (v->id) {
@@ -211,6 +223,9 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_ARRAY_EDGE_WEIGHTS:
         check_weights(v, x, first, n);
         return "checksum, every weight finite and at least 0";
+    case PST_ARRAY_TARGETS:
+        check_targets(v, x, first, n);
+        return "checksum, every target finite or not known";
     case PST_ARRAY_IDS:
     case PST_ARRAY_NAMES:
     case PST_ARRAY_RELATION_NAMES: return "checksum";

@@ -1,5 +1,6 @@
 /* csv.c: a dataset as text. Vertices and relations have the names or ids that the source gave them. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -310,24 +311,27 @@ static void put_value(const struct pst_array *a, FILE *f, int64_t i)
     }
 }
 
-static pst_rc csv_rows(struct pst_export_job *x, const struct pst_array *a)
+/* A row of columns for each vertex. blank: the array is float32, and a NaN becomes an empty field. */
+static pst_rc csv_numbers(struct pst_export_job *x, const struct pst_array *a, const char *name,
+                          const char *column, bool blank)
 {
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1;
-    FILE *f = begin(x, "rows.csv", a->shape[0]);
+    FILE *f = begin(x, name, a->shape[0]);
     if (f == NULL)
         return PST_E_IO;
     pst_rc rc = PST_OK;
     put_head(x->ds, f);
-    put_columns(f, "", columns);
+    put_columns(f, column, columns);
     for (int64_t v = 0; v < a->shape[0] && rc == PST_OK; v++) {
         put_vertex(x->ds, f, v);
         for (int64_t j = 0; j < columns; j++) {
             (void)fputc(',', f);
-            put_value(a, f, v * columns + j);
+            if (!blank || !isnan(((const float *)a->map)[v * columns + j]))
+                put_value(a, f, v * columns + j);
         }
-        rc = row_done(x, f, "rows.csv");
+        rc = row_done(x, f, name);
     }
-    return end(x, f, "rows.csv", rc);
+    return end(x, f, name, rc);
 }
 
 /* ---- all of it ---- */
@@ -343,6 +347,8 @@ static pst_rc csv_kept(struct pst_export_job *x, json_t *kept)
         (void)json_array_append_new(kept, json_string(pst_array_id_name(i)));
         if (i == PST_ARRAY_MULTILABELS)
             rc = csv_multilabels(x);
+        else if (i == PST_ARRAY_TARGETS)
+            rc = csv_numbers(x, a, "targets.csv", "target", true);
         else if (a->rank == 2)
             rc = csv_pairs(x, a, pst_array_id_name(i));
     }
@@ -367,7 +373,7 @@ pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
                         "use --format npy",
                         x->ds->dir);
     if (rows != NULL)
-        return csv_rows(x, rows);
+        return csv_numbers(x, rows, "rows.csv", "", false);
     json_t *kept = json_array();
     pst_rc rc = typed ? pst_export_typed_edges(x, PST_EXPORT_CSV) : csv_edges(x);
     if (rc == PST_OK && typed)

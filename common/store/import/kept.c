@@ -2,6 +2,7 @@
 #include "common/store/import/kept.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,6 +108,31 @@ void pst_kept_feed(struct pst_kept *k)
 
 /* ---- the rest ---- */
 
+/* One row of numbers for each vertex; NaN is a target that is not known. */
+static pst_rc check_targets(const struct pst_kept *k, const struct pst_array *a)
+{
+    const int64_t vertices = k->job->build->manifest.vertices, columns = a->rank == 2 ? a->shape[1] : 1;
+    const float *x = a->map;
+    if (a->dtype != PST_F32)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected float32, found %s: convert it, for example with "
+                        "targets.astype(numpy.float32)",
+                        a->path, pst_dtype_name(a->dtype));
+    if (a->shape[0] != vertices || columns < 1 || columns > PST_MANIFEST_TARGETS_MAX)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected the shape (%" PRId64 ") or (%" PRId64
+                        ", K) with K from 1 to %d: one row for "
+                        "each vertex, found %" PRId64 " rows of %" PRId64,
+                        a->path, vertices, vertices, PST_MANIFEST_TARGETS_MAX, a->shape[0], columns);
+    for (int64_t i = 0; i < vertices * columns; i++)
+        if (isinf(x[i]))
+            return pst_fail(PST_E_FORMAT,
+                            "%s: vertex %" PRId64 ", column %" PRId64
+                            ": expected a finite number, or NaN (not known), found %g",
+                            a->path, i / columns, i % columns, (double)x[i]);
+    return PST_OK;
+}
+
 /* Ids within the array that must be ids; where names begin, which never falls. */
 static pst_rc check_ids(const struct pst_kept *k, unsigned id)
 {
@@ -121,6 +147,8 @@ static pst_rc check_ids(const struct pst_kept *k, unsigned id)
                         "%s: weights of edges cannot be imported yet: edges are sorted on the way, and "
                         "weights would stay in the old order; remove edge_weights from 'kept' in meta.json",
                         a->path);
+    if (id == PST_ARRAY_TARGETS)
+        return check_targets(k, a);
     if (a->dtype != PST_I32 && a->dtype != PST_I64)
         return a->dtype == PST_U8 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected integers", a->path);
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1, n = a->shape[0] * columns;

@@ -1,6 +1,6 @@
 /* kept.h: checks and copies the arrays that a dataset has beside edges, features, labels and splits:
- * relations, names, triples, several labels. meta.json lists them, as `penstock export` writes it. Owner: the
- * caller; open and close pair. Threads: one. */
+ * relations, names, triples, several labels, targets. meta.json lists them, as `penstock export` writes it.
+ * Owner: the caller; open and close pair. Threads: one. */
 #ifndef PST_KEPT_H
 #define PST_KEPT_H
 
@@ -14,6 +14,7 @@ struct pst_kept {
     struct pst_array array[PST_ARRAY_COUNT]; /* mapped; path empty: not kept */
     struct pst_csc_builder *csc;             /* while edges are read */
     int64_t edge;                            /* the next one's relation */
+    bool any;                                /* an array was opened */
 };
 
 /* Whether meta.json (which may be NULL) lists an array as kept. */

@@ -188,6 +188,7 @@ struct scattered {
     int *column;
     int columns;
     enum pst_dtype dtype;
+    bool targets; /* an empty field is NaN */
 };
 
 static pst_rc create_scattered(struct scattered *o, const char *path, int64_t rows)
@@ -211,9 +212,12 @@ static pst_rc create_scattered(struct scattered *o, const char *path, int64_t ro
     return rc;
 }
 
-static pst_rc value_of(const struct pst_table *t, int column, enum pst_dtype dtype, void *row, int64_t j)
+/* targets: an empty field is a number that is not known. */
+static pst_rc value_of(const struct pst_table *t, int column, const struct scattered *o, int64_t j)
 {
     const struct pst_table_field *f = &t->field[column];
+    const enum pst_dtype dtype = o->dtype;
+    void *row = o->row;
     double x;
     int64_t bit;
     if (dtype == PST_U8) {
@@ -223,8 +227,12 @@ static pst_rc value_of(const struct pst_table *t, int column, enum pst_dtype dty
         ((uint8_t *)row)[j] = known ? (uint8_t)bit : UINT8_MAX;
         return PST_OK;
     }
+    if (o->targets && f->bytes == 0) {
+        ((float *)row)[j] = NAN;
+        return PST_OK;
+    }
     if (!pst_table_real(f, &x) || !isfinite(x) || !pst_feature_put(row, dtype, j, (float)x))
-        return pst_table_fail(t, column, "a finite number");
+        return pst_table_fail(t, column, o->targets ? "a finite number, or nothing" : "a finite number");
     return PST_OK;
 }
 
@@ -240,7 +248,7 @@ static pst_rc read_rows(struct pst_numbered *t, struct scattered *o, const char 
             return twice(t);
         o->seen[id[0] / 8] |= (unsigned char)(1u << (id[0] % 8));
         for (int j = 0; j < o->columns && rc == PST_OK; j++)
-            rc = value_of(&t->table, o->column[j], o->dtype, o->row, j);
+            rc = value_of(&t->table, o->column[j], o, j);
         if (rc == PST_OK)
             rc = pst_file_write_at(o->fd, o->row, o->row_bytes, PST_PAGE + (uint64_t)id[0] * o->row_bytes,
                                    path);
@@ -304,10 +312,10 @@ static pst_rc choose_columns(const struct pst_tables_spec *s, const struct pst_n
                                      "%s: expected columns of numbers for the features, found none", s->path);
 }
 
-static pst_rc scattered_rows(const struct pst_tables_spec *s, enum pst_dtype dtype)
+static pst_rc scattered_rows(const struct pst_tables_spec *s, enum pst_dtype dtype, bool targets)
 {
     struct pst_numbered t;
-    struct scattered o = {.fd = -1, .dtype = dtype};
+    struct scattered o = {.fd = -1, .dtype = dtype, .targets = targets};
     pst_rc rc = open_rows(s, &t);
     if (rc == PST_OK)
         rc = choose_columns(s, &t, &o);
@@ -330,12 +338,17 @@ static pst_rc scattered_rows(const struct pst_tables_spec *s, enum pst_dtype dty
 
 pst_rc pst_tables_features(const struct pst_tables_spec *s, enum pst_dtype dtype)
 {
-    return scattered_rows(s, dtype);
+    return scattered_rows(s, dtype, false);
 }
 
 pst_rc pst_tables_multilabels(const struct pst_tables_spec *s)
 {
-    return scattered_rows(s, PST_U8);
+    return scattered_rows(s, PST_U8, false);
+}
+
+pst_rc pst_tables_targets(const struct pst_tables_spec *s)
+{
+    return scattered_rows(s, PST_F32, true);
 }
 
 /* ---- splits ---- */

@@ -37,6 +37,9 @@ PST_MUST_USE pst_rc pst_tables_features(const struct pst_tables_spec *spec, enum
 /* uint8 (vertices, columns): 0, 1, or 255 where a field is empty. */
 PST_MUST_USE pst_rc pst_tables_multilabels(const struct pst_tables_spec *spec);
 
+/* float32 (vertices, columns): NaN where a field is empty. */
+PST_MUST_USE pst_rc pst_tables_targets(const struct pst_tables_spec *spec);
+
 /* int64 ids of one part (0 to 2: train, val, test), in the table's order: all of its vertices; those whose
  * column `split` names the part; or those whose column train (val, test) is true. */
 PST_MUST_USE pst_rc pst_tables_split(const struct pst_tables_spec *spec, int part);

@@ -6,6 +6,7 @@
 #include "common/util/hugepage.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,12 +47,14 @@ static size_t scores_bytes(const struct pst_gnn_eval *eval)
 static pst_rc open_metric(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 {
     const struct pst_dataset *ds = eval->ds;
-    const struct pst_metric_labels labels = {.one = c->multilabel ? NULL : ds->labels.map,
+    const struct pst_metric_labels labels = {.one = c->multilabel || c->regression ? NULL : ds->labels.map,
                                              .several = c->multilabel ? ds->multilabels.map : NULL,
                                              .classes = c->classes};
     pst_rc rc = PST_OK;
-    for (int s = PST_TRAIN; s <= PST_TEST; s++)
-        eval->metric_of[s] = -1;
+    for (int s = PST_TRAIN; s <= PST_TEST; s++) {
+        eval->metric_of[s] = PST_METRIC_UNKNOWN;
+        eval->fit[s] = (struct pst_fit){PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN};
+    }
     if (!labels.one && !labels.several)
         return PST_OK;
     for (int s = PST_VAL; eval->options.metric != PST_METRIC_NONE && s <= PST_TEST && rc == PST_OK; s++) {
@@ -114,23 +117,39 @@ static void rank_task(void *arg, int64_t column, int worker)
                     &r->figures[column]);
 }
 
+static double known(double figure)
+{
+    return figure < 0 ? PST_METRIC_UNKNOWN : figure;
+}
+
+static double fit_of(const struct pst_gnn_eval *eval, int split)
+{
+    const struct pst_fit *fit = &eval->fit[split];
+    const enum pst_metric_kind kind = eval->options.metric;
+    return kind == PST_METRIC_MAE ? fit->mae : kind == PST_METRIC_R2 ? fit->r2 : fit->mse;
+}
+
 /* accuracy: of the split; with multilabel, micro-F1. */
 static pst_rc measure(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int split,
                       double accuracy)
 {
     const struct pst_metric *m = &eval->metric[split];
-    if (m->kind == PST_METRIC_NONE)
+    if (eval->fitted)
+        eval->metric_of[split] = fit_of(eval, split);
+    else if (m->kind == PST_METRIC_NONE || m->kind == PST_METRIC_MICRO_F1)
+        eval->metric_of[split] = known(accuracy);
+    if (eval->fitted || m->kind == PST_METRIC_NONE || m->kind == PST_METRIC_MICRO_F1)
         return PST_OK;
-    if (m->kind == PST_METRIC_MICRO_F1) {
-        eval->metric_of[split] = accuracy;
-        return PST_OK;
+    if (!pst_metric_ranks(m->kind)) {
+        double f1;
+        const pst_rc rc = pst_metric_macro_f1(m, eval->predicted, eval->labels, &f1);
+        eval->metric_of[split] = rc == PST_OK ? known(f1) : PST_METRIC_UNKNOWN;
+        return rc;
     }
-    if (!pst_metric_ranks(m->kind))
-        return pst_metric_macro_f1(m, eval->predicted, eval->labels, &eval->metric_of[split]);
     struct ranking r = {eval, m,
                         (double *)(void *)(eval->ranking + (size_t)eval->threads * eval->rank_bytes)};
     pst_gnn_team_run(model->team, rank_task, &r, m->columns);
-    eval->metric_of[split] = pst_metric_mean(r.figures, m->columns);
+    eval->metric_of[split] = known(pst_metric_mean(r.figures, m->columns));
     return PST_OK;
 }
 
@@ -190,7 +209,8 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
                         "%d threads, and %zu more",
                         eval->worker_bytes, eval->threads, eval->work_bytes);
     void *at = dir ? pst_gnn_file_map(dir, predicted) : pst_hugepage_map(predicted);
-    eval->predicted = c->multilabel ? NULL : at;
+    eval->predicted = c->multilabel || c->regression ? NULL : at;
+    eval->fitted = c->regression ? at : NULL;
     eval->labels = c->multilabel ? at : NULL;
     if (!at)
         return dir ? PST_E_IO
@@ -215,9 +235,10 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     eval->options = *options;
     eval->threads = config->threads;
     eval->graph = pst_topology_mapped(ds);
-    eval->predicted_bytes =
-        (uint64_t)ds->vertices *
-        (config->multilabel ? (uint64_t)config->classes * sizeof *eval->labels : sizeof *eval->predicted);
+    const uint64_t classes = (uint64_t)config->classes;
+    eval->predicted_bytes = (uint64_t)ds->vertices * (config->regression   ? classes * sizeof *eval->fitted
+                                                      : config->multilabel ? classes * sizeof *eval->labels
+                                                                           : sizeof *eval->predicted);
     const int64_t heads = pst_gnn_has_heads(config->model) ? config->heads : 1;
     eval->ld = pst_gnn_width(heads * pst_max_i64(config->hidden, config->classes));
     eval->state_reals = pst_gnn_has_heads(config->model) ? 2 * heads : 0;
@@ -249,6 +270,7 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     pst_hugepage_unmap(eval->work, eval->work_bytes);
     pst_hugepage_unmap(eval->predicted, eval->predicted_bytes);
     pst_hugepage_unmap(eval->labels, eval->predicted_bytes);
+    pst_hugepage_unmap(eval->fitted, eval->predicted_bytes);
     pst_hugepage_unmap(eval->left, scores_bytes(eval));
     pst_hugepage_unmap(eval->right, scores_bytes(eval));
     close_metric(eval);
@@ -285,6 +307,23 @@ static void score_labels(const struct pst_gnn_eval *eval, int64_t v, int64_t *co
     }
 }
 
+/* The figures of a split, whose ids were checked. */
+static pst_rc score_fit(struct pst_gnn_eval *eval, int split)
+{
+    const struct pst_array *targets = &eval->ds->targets, *ids = &eval->ds->split[split];
+    struct pst_fit *fit = &eval->fit[split];
+    if (!targets->map || !ids->map)
+        return PST_OK;
+    const pst_rc rc = pst_fit_of(eval->fitted, targets->map, targets->rank == 2 ? targets->shape[1] : 1,
+                                 ids->map, ids->shape[0], fit);
+    return rc != PST_OK || isfinite(fit->mse)
+               ? rc
+               : pst_fail(PST_E_ARG,
+                          "the model's outputs or the targets are not finite for a vertex of %s: if the "
+                          "targets are finite (`penstock verify`), lower the learning rate, or set clip",
+                          ids->path);
+}
+
 static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *split, double *accuracy)
 {
     const int64_t *ids = split->map;
@@ -294,6 +333,8 @@ static pst_rc score(const struct pst_gnn_eval *eval, const struct pst_array *spl
             return pst_fail(PST_E_FORMAT,
                             "%s: entry %lld is vertex %lld, but the graph has only %lld vertices",
                             split->path, (long long)i, (long long)ids[i], (long long)eval->ds->vertices);
+        if (eval->fitted)
+            continue;
         if (eval->labels)
             score_labels(eval, ids[i], &correct, &counted);
         else
@@ -307,8 +348,11 @@ pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *m
 {
     assert(model->config.threads == eval->threads);
     pst_rc rc = pst_gnn_eval_layers(eval, model);
-    for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++)
+    for (int s = PST_TRAIN; s <= PST_TEST && rc == PST_OK; s++) {
         rc = score(eval, &eval->ds->split[s], &accuracy[s]);
+        if (rc == PST_OK && eval->fitted)
+            rc = score_fit(eval, s);
+    }
     for (int s = PST_VAL; s <= PST_TEST && rc == PST_OK; s++)
         rc = measure(eval, model, s, accuracy[s]);
     return rc;

@@ -18,6 +18,7 @@
 #include "common/store/dataset/rows.h"
 #include "stages/lib/gnn/model.h"
 #include "stages/lib/gnn/spill/spill_rows.h"
+#include "stages/lib/learning/fit.h"
 #include "stages/lib/learning/metric.h"
 
 /* Gets the output of layer `layer` for vertices first..first+n: rows of the layer's width, ld apart. It is
@@ -65,11 +66,13 @@ struct pst_gnn_eval {
     uint64_t
         memory_bytes; /* how much all of the above can take; more than was allowed if that was too little */
     pst_real *scale, *offset;         /* batch norm with fixed statistics, of each layer */
-    int32_t *predicted;               /* the class of each vertex; NULL with multilabel */
+    int32_t *predicted;               /* the class of each vertex; NULL with multilabel and regression */
     uint8_t *labels;                  /* multilabel: vertices x classes, 1: predicted; else NULL */
-    uint64_t predicted_bytes;         /* of either */
+    float *fitted;                    /* regression: vertices x columns, the outputs; else NULL */
+    uint64_t predicted_bytes;         /* of any of the three */
+    struct pst_fit fit[3];            /* regression: of the last run, by split */
     struct pst_metric metric[3];      /* by split; none for PST_TRAIN */
-    double metric_of[3];              /* of the last run; -1: none */
+    double metric_of[3];              /* of the last run; PST_METRIC_UNKNOWN: none */
     uint64_t score_bytes;             /* of all metrics */
     char *ranking;                    /* scratch memory of each thread, and the figures of the columns */
     size_t rank_bytes, ranking_bytes; /* of one thread; of all */
@@ -86,7 +89,8 @@ PST_API PST_MUST_USE pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const s
 PST_API void pst_gnn_eval_close(struct pst_gnn_eval *eval);
 
 /* accuracy[PST_TRAIN..PST_TEST]: the share of a split's labelled vertices that are predicted right; with
- * multilabel, micro-F1 over the vertices' known labels. -1: there are none. PST_E_IO; PST_E_FORMAT: ids of
+ * multilabel, micro-F1 over the vertices' known labels. -1: there are none, as with regression, whose figures
+ * are in eval->fit. PST_E_IO; PST_E_FORMAT: ids of
  * the graph or a split are out of range; any error of the sink. */
 PST_API PST_MUST_USE pst_rc pst_gnn_eval_run(struct pst_gnn_eval *eval, const struct pst_gnn_model *model,
                                              double accuracy[3]);

@@ -93,7 +93,9 @@ static void predict(struct pst_gnn_eval *eval, const pst_real *logits, int64_t l
         const pst_real *row = logits + i * ld;
         for (int64_t c = 0; eval->labels && c < classes; c++)
             eval->labels[(first + i) * classes + c] = row[c] > 0;
-        if (eval->labels)
+        for (int64_t c = 0; eval->fitted && c < classes; c++)
+            eval->fitted[(first + i) * classes + c] = (float)row[c];
+        if (eval->labels || eval->fitted)
             continue;
         int32_t best = 0;
         for (int32_t c = 1; c < classes; c++)

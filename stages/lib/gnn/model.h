@@ -45,6 +45,7 @@ struct pst_gnn_config {
     enum pst_gnn_norm norm;
     bool residual, aggregate;
     bool multilabel; /* a vertex has any number of the classes: sigmoid, binary cross-entropy, micro-F1 */
+    bool regression; /* a vertex has `classes` numbers: squared error */
     double dropout, input_dropout, attention_dropout;
     struct pst_xent loss; /* classes' weights, borrowed, where steps are made; weight NULL: the plain loss */
     enum pst_gnn_optimizer optimizer;
@@ -148,6 +149,7 @@ struct pst_gnn_batch {
     const int64_t *vertices;
     const int32_t *labels;
     const uint8_t *multilabels; /* n[0] x classes: 0, 1 or PST_LABEL_IGNORED; only multilabel needs them */
+    const float *targets;       /* n[0] x classes; only regression needs them */
     const int64_t *degrees;     /* of all vertices, in the whole graph; GCN alone needs it */
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
     const pst_real *weights[PST_HOPS_MAX]; /* shares of edges (minibatch.h); NULL: they are equal */
@@ -157,9 +159,10 @@ struct pst_gnn_batch {
 };
 
 /* correct / counted: accuracy over the rows that have a label; with multilabel, micro-F1 (2 TP out of 2 TP +
- * FP + FN). */
+ * FP + FN); with regression, both stay 0. */
 struct pst_gnn_figures {
-    double loss; /* sum over the rows, divided by batch_seeds; with multilabel, by batch_seeds * classes */
+    double loss; /* sum over the rows, divided by batch_seeds; with multilabel and regression, by batch_seeds
+                    * classes */
     int64_t correct, counted;
 };
 

@@ -65,6 +65,7 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
                         (long long)c->edges_max);
     assert(batch->degrees || !model->kind->needs_degrees);
     assert(batch->multilabels || !c->multilabel);
+    assert(batch->targets || !c->regression);
     return PST_OK;
 }
 
@@ -160,7 +161,10 @@ static void loss_rows(const struct step *s, int64_t block, int64_t at, int64_t n
     const struct pst_dropout none = {0};
     (void)s->twin->fill(s->q, f, 0, sizeof *f);
     clear(s, sums, out);
-    if (s->model->config.multilabel)
+    if (s->model->config.regression)
+        s->twin->squared_error(s->q, logits, ld, s->batch->targets + at * out, out, n, out,
+                               seeds * (double)out, grad, ld, &f->loss);
+    else if (s->model->config.multilabel)
         s->twin->sigmoid_xent(s->q, logits, ld, s->batch->multilabels + at * out, out, n, out,
                               seeds * (double)out, grad, ld, &f->loss, f->counts);
     else if (s->model->config.loss.weight)

@@ -14,26 +14,30 @@
 
 enum {
     VALUE_MAX = 320, /* of a model's description, the longest string in a checkpoint */
-    FIELDS = 26,
+    FIELDS = 32,
     LIST_MAX = 4096, /* checkpoints in one directory */
 };
-static const char FORMAT[] = "penstock-checkpoint-1";
+/* The number changes whenever a field is added, removed or gets another meaning. */
+static const char FORMAT[] = "penstock-checkpoint-2";
 
 void pst_gnn_training_init(struct pst_gnn_training *progress)
 {
-    *progress = (struct pst_gnn_training){.plateau = {.scale = 1},
-                                          .best_epoch = -1,
-                                          .best_val = -1,
-                                          .best_test = -1,
-                                          .final_test = -1,
-                                          .best_test_metric = -1,
-                                          .final_test_metric = -1,
-                                          .best_batch = UINT64_MAX};
+    *progress =
+        (struct pst_gnn_training){.plateau = {.scale = 1},
+                                  .best_epoch = -1,
+                                  .best_val = PST_METRIC_UNKNOWN,
+                                  .best_test = -1,
+                                  .final_test = -1,
+                                  .best_test_metric = PST_METRIC_UNKNOWN,
+                                  .final_test_metric = PST_METRIC_UNKNOWN,
+                                  .best_fit = {PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN},
+                                  .final_fit = {PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN, PST_METRIC_UNKNOWN},
+                                  .best_batch = UINT64_MAX};
 }
 
-static const char MULTILABEL[] = " multilabel";                   /* after the description of such a model */
-static const char *const optimizers[] = {"adam", "adamw", "sgd"}; /* enum pst_gnn_optimizer */
-static const char *const norms[] = {"none", "layer", "batch"};    /* enum pst_gnn_norm */
+static const char MULTILABEL[] = " multilabel", REGRESSION[] = " regression"; /* end such a description */
+static const char *const optimizers[] = {"adam", "adamw", "sgd"};             /* enum pst_gnn_optimizer */
+static const char *const norms[] = {"none", "layer", "batch"};                /* enum pst_gnn_norm */
 
 /* parse_model reads this text. */
 void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model *model,
@@ -51,8 +55,9 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " heads=%" PRId64, c->heads);
     if (c->bases > 0)
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " bases=%" PRId64, c->bases);
-    if (c->multilabel)
-        (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), "%s", MULTILABEL);
+    if (c->multilabel || c->regression)
+        (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), "%s",
+                       c->multilabel ? MULTILABEL : REGRESSION);
 }
 
 /* One number of the progress, with its name in the checkpoint. */
@@ -75,7 +80,10 @@ static const struct field fields[] = {
     FIELD(best_batch, COUNT),       FIELD(plateau.scale, REAL),
     FIELD(plateau.best, REAL),      FIELD(plateau.waited, REAL),
     FIELD(plateau.figure, REAL),    FIELD(best_test_metric, REAL),
-    FIELD(final_test_metric, REAL),
+    FIELD(final_test_metric, REAL), FIELD(best_fit.mse, REAL),
+    FIELD(best_fit.mae, REAL),      FIELD(best_fit.r2, REAL),
+    FIELD(final_fit.mse, REAL),     FIELD(final_fit.mae, REAL),
+    FIELD(final_fit.r2, REAL),
 };
 enum { PROGRESS_FIELDS = sizeof fields / sizeof *fields };
 
@@ -315,7 +323,8 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
         end += more;
     }
     c->multilabel = known && strcmp(text + end, MULTILABEL) == 0;
-    known = known && (c->multilabel || text[end] == '\0');
+    c->regression = known && strcmp(text + end, REGRESSION) == 0;
+    known = known && (c->multilabel || c->regression || text[end] == '\0');
     c->aggregate = known && strcmp(aggregate, "mean") == 0;
     c->residual = residual == 1;
     /* The configuration of such a model; init checks the rest. */

@@ -6,6 +6,7 @@
 #define PST_STATE_H
 
 #include "stages/lib/gnn/model.h"
+#include "stages/lib/learning/fit.h"
 #include "stages/lib/learning/plateau.h"
 
 /* Counts only completed batches. The current batch is counted separately until its last micro-batch, so a
@@ -20,10 +21,11 @@ struct pst_gnn_training {
     double seconds;
     struct pst_plateau_state plateau; /* of the learning rate */
     /* The best epoch so far, by the metric on the validation split: without one, the accuracy. */
-    int64_t best_epoch;           /* -1: none was evaluated */
-    double best_val;              /* in the metric; -1, like the next ones: none */
-    double best_test, final_test; /* accuracies; with multilabel, micro-F1 */
-    double best_test_metric, final_test_metric;
+    int64_t best_epoch;                         /* -1: none was evaluated */
+    double best_val;                            /* in the metric; PST_METRIC_UNKNOWN: none */
+    double best_test, final_test;               /* accuracies; with multilabel, micro-F1; -1: none */
+    double best_test_metric, final_test_metric; /* PST_METRIC_UNKNOWN: none */
+    struct pst_fit best_fit, final_fit;         /* of the test split, with regression */
     uint64_t best_batch; /* number of the best checkpoint that was kept; UINT64_MAX: none */
 };
 
@@ -44,13 +46,15 @@ PST_API PST_MUST_USE pst_rc pst_gnn_state_save(const char *run_dir, int64_t keep
                                                const struct pst_gnn_model *model,
                                                const struct pst_gnn_training *progress,
                                                const struct pst_gnn_identity *id);
-/* PST_E_ARG: the checkpoint is of another dataset, seed or model. PST_E_FORMAT, PST_E_IO. */
+/* PST_E_ARG: the checkpoint is of another dataset, seed or model. PST_E_UNSUPPORTED: another version of
+ * Penstock wrote it, in another format. PST_E_FORMAT, PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_model *model,
                                                struct pst_gnn_training *progress,
                                                const struct pst_gnn_identity *id);
 
 /* Describes the model of a checkpoint: fills all of config but threads and rows_max, and the dataset's
- * digest. PST_E_FORMAT: it is not a checkpoint of this trainer. */
+ * digest. PST_E_FORMAT: it is not a checkpoint of this trainer. PST_E_UNSUPPORTED: another version of
+ * Penstock wrote it, in another format. */
 PST_API PST_MUST_USE pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config,
                                                    char dataset[17]);
 

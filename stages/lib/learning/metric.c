@@ -9,8 +9,52 @@
 
 const char *pst_metric_name(enum pst_metric_kind kind)
 {
-    static const char *const names[] = {"accuracy", "micro_f1", "macro_f1", "roc_auc", "average_precision"};
+    static const char *const names[] = {
+        "auto", "accuracy", "micro_f1", "macro_f1", "roc_auc", "average_precision", "mse", "mae", "r2"};
     return names[kind];
+}
+
+/* Adds a vertex's labels to the counts of each class: vertices in it, and vertices of which that is known. */
+static bool count_support(const struct pst_metric_labels *l, int64_t id, int64_t *in, int64_t *known)
+{
+    bool labelled = false;
+    if (l->one) {
+        const int32_t label = l->one[id];
+        labelled = label >= 0 && label < l->classes;
+        if (labelled)
+            in[label]++;
+        return labelled;
+    }
+    for (int64_t c = 0; c < l->classes; c++) {
+        const uint8_t label = l->several[id * l->classes + c];
+        if (label == PST_LABEL_IGNORED)
+            continue;
+        labelled = true;
+        known[c]++;
+        in[c] += label;
+    }
+    return labelled;
+}
+
+pst_rc pst_metric_supported(const struct pst_metric_labels *l, int64_t vertices, const int64_t *ids,
+                            int64_t n, struct pst_metric_support *s)
+{
+    int64_t *in = calloc(2 * (size_t)l->classes, sizeof *in), *known = in + l->classes;
+    *s = (struct pst_metric_support){.first = -1};
+    if (!in)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot count the vertices of %lld classes",
+                        (long long)l->classes);
+    for (int64_t i = 0; i < n; i++)
+        s->labelled += ids[i] >= 0 && ids[i] < vertices && count_support(l, ids[i], in, known);
+    for (int64_t c = 0; c < l->classes; c++) {
+        const int64_t all = l->one ? s->labelled : known[c];
+        if (in[c] > 0 && in[c] < all)
+            continue;
+        s->first = s->undefined == 0 ? c : s->first;
+        s->undefined++;
+    }
+    free(in);
+    return PST_OK;
 }
 
 static int ascending(const void *a, const void *b)

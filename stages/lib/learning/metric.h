@@ -22,21 +22,36 @@
 #ifndef PST_METRIC_H
 #define PST_METRIC_H
 
+#include <float.h>
+
 #include "kernels/kernels.h"
 
 enum pst_metric_kind {
-    PST_METRIC_NONE, /* only the accuracy */
+    PST_METRIC_NONE, /* nothing beside what is always measured: the accuracy; with several labels, micro-F1;
+                        of a regression, mse, mae and r2, and mse decides */
+    PST_METRIC_ACCURACY,
     PST_METRIC_MICRO_F1,
     PST_METRIC_MACRO_F1,
     PST_METRIC_ROC_AUC,
     PST_METRIC_AVERAGE_PRECISION,
+    PST_METRIC_MSE, /* these three are of a regression (fit.h) */
+    PST_METRIC_MAE,
+    PST_METRIC_R2,
     PST_METRIC_KINDS
 };
+
+/* No metric has this value: it was not measured, or is not defined. */
+#define PST_METRIC_UNKNOWN (-DBL_MAX)
 
 PST_API const char *pst_metric_name(enum pst_metric_kind kind); /* as in reports: "macro_f1" */
 static inline bool pst_metric_ranks(enum pst_metric_kind kind)  /* it needs scores */
 {
     return kind == PST_METRIC_ROC_AUC || kind == PST_METRIC_AVERAGE_PRECISION;
+}
+
+static inline bool pst_metric_fits(enum pst_metric_kind kind) /* it is of a regression */
+{
+    return kind >= PST_METRIC_MSE && kind <= PST_METRIC_R2;
 }
 
 /* What is known of all vertices of the graph. */
@@ -45,6 +60,18 @@ struct pst_metric_labels {
     const uint8_t *several; /* classes of each: 0, 1 or PST_LABEL_IGNORED */
     int64_t classes;
 };
+
+/* What the labels of a list of vertices let a metric measure. */
+struct pst_metric_support {
+    int64_t labelled;  /* vertices with a known label */
+    int64_t undefined; /* classes of which the list has no vertex in, or none out of the class: they have no
+                          ROC AUC and no average precision */
+    int64_t first;     /* the first of them; -1: none */
+};
+/* ids outside 0..vertices are passed over. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_metric_supported(const struct pst_metric_labels *labels, int64_t vertices,
+                                                 const int64_t *ids, int64_t n,
+                                                 struct pst_metric_support *support);
 
 struct pst_metric {
     enum pst_metric_kind kind;

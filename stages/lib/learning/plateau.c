@@ -1,12 +1,14 @@
 /* plateau.c: lowers the learning rate when training no longer improves. */
 #include "stages/lib/learning/plateau.h"
 
+#include <math.h>
+
 static bool improves(const struct pst_plateau_state *s, enum pst_plateau_figure figure, double value)
 {
     if (s->figure != (double)figure)
         return true;
-    return figure == PST_PLATEAU_SCORE ? value > s->best * (1 + PST_PLATEAU_LEAST)
-                                       : value < s->best * (1 - PST_PLATEAU_LEAST);
+    const double least = PST_PLATEAU_LEAST * fabs(s->best);
+    return figure == PST_PLATEAU_SCORE ? value > s->best + least : value < s->best - least;
 }
 
 void pst_plateau_step(struct pst_plateau *p, enum pst_plateau_figure figure, double value)

@@ -42,7 +42,7 @@ def a_dataset_as_arrays():
             penstock.open_dataset(d + "/n")
             raise AssertionError("a version 9 was opened")
         except penstock.FormatError as e:
-            assert "expected a format version from 1 to 7, found 9" in str(e)
+            assert "expected a format version from 1 to 8, found 9" in str(e)
 
 
 @test

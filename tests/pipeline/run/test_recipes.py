@@ -39,7 +39,7 @@ def what_has_no_effect_is_refused():
                               (dict(optimizer="rmsprop"), ["expected one of adam, adamw, sgd"]),
                               (dict(label_smoothing=1), ["expected a number from 0 to 0.99"]),
                               (dict(schedule="linear"), ["expected one of constant, step, cosine, plateau"]),
-                              (dict(metric="recall"), ["expected one of accuracy, micro_f1, macro_f1, roc_auc"])):
+                              (dict(metric="recall"), ["expected one of auto, accuracy, micro_f1, macro_f1, roc_auc"])):
             r = command("check", HYPERION, "--dataset", data(p), *trainer(**params), code=2)
             assert all(word in r.stderr for word in words), (params, r.stderr)
         command("check", HYPERION, "--dataset", data(p), *trainer(momentum=0, factor=0.5, **ADAMW))  # defaults have no effect

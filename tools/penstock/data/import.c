@@ -105,6 +105,7 @@ static const char help[] =
     "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or as CSR:\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
     "  labels.npy             integers, -1 for none; or floats, NaN for none\n"
+    "  targets.npy            (N) or (N, K) float32, numbers to predict (regression), NaN for unknown\n"
     "  train_idx.npy, val_idx.npy, test_idx.npy   vertices\n"
     "  train_mask.npy, ...    (N) of bool, or of 0 and 1; (N, K) makes K splits, mask/0 to mask/K-1\n"
     "  splits/NAME/train_idx.npy, ...   more splits; NAME may be two folders, as geom/3\n"

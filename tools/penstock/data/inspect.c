@@ -126,6 +126,10 @@ static void say_labels(const struct inspection *in)
         (void)printf("several labels per vertex: %" PRId64 " tasks, %" PRId64 " ones, %" PRId64
                      " zeros, %" PRId64 " unknown\n",
                      in->ds.multilabels.shape[1], tasks[1], tasks[0], tasks[2]);
+    if (in->ds.targets.map != NULL)
+        (void)printf("targets: %" PRId64 " numbers per vertex, from %g to %g, %" PRId64 " unknown\n",
+                     in->ds.targets.rank == 2 ? in->ds.targets.shape[1] : 1, in->target_least,
+                     in->target_most, in->unknown_targets);
     if (classes == 0)
         return;
     for (int64_t k = 0; k < classes; k++)

@@ -2,6 +2,7 @@
 #include "tools/penstock/data/inspection.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,19 @@ static void count_multilabels(struct inspection *in)
         in->multilabels[bit[i] > 1 ? 2 : bit[i]]++;
 }
 
+static void count_targets(struct inspection *in)
+{
+    const struct pst_array *a = &in->ds.targets;
+    const float *x = a->map;
+    in->target_least = INFINITY;
+    in->target_most = -INFINITY;
+    for (uint64_t i = 0; x != NULL && i < a->data_bytes / sizeof *x; i++) {
+        in->unknown_targets += isnan(x[i]);
+        in->target_least = fmin(in->target_least, (double)x[i]); /* a NaN is passed over */
+        in->target_most = fmax(in->target_most, (double)x[i]);
+    }
+}
+
 static pst_rc read_features(struct inspection *in, bool whole, struct pst_progress *progress)
 {
     const struct pst_dataset *ds = &in->ds;
@@ -72,6 +86,7 @@ pst_rc inspect(struct inspection *in, const char *dir, bool whole, struct pst_pr
     if (rc == PST_OK)
         rc = read_features(in, whole, progress);
     count_multilabels(in);
+    count_targets(in);
     return rc;
 }
 

@@ -15,6 +15,8 @@ struct inspection {
     int64_t *label;                                                       /* vertices of each class */
     int64_t unlabelled;
     int64_t multilabels[3]; /* how many are 0, 1, not known */
+    int64_t unknown_targets;
+    double target_least, target_most; /* of those that are known */
 };
 
 /* whole: read all features and not a sample. PST_E_FORMAT: a value is out of range. */

@@ -26,9 +26,13 @@ static const char help[] =
     "  FILE.npy           float32 (vertices, hidden): the output of the last hidden layer, or of --layer\n"
     "  FILE.classes.npy   int32 (vertices): the predicted class; uint8 (vertices, classes) if the model was\n"
     "                     trained on several labels a vertex: 1 for each predicted label\n"
+    "  FILE.values.npy    float32 (vertices, columns), instead of FILE.classes.npy: the predicted numbers, "
+    "if the\n"
+    "                     model was trained with the loss mse\n"
     "  FILE.logits.npy    float32 (vertices, classes): the output of the last layer, with --logits\n"
-    "and prints the accuracy on each split, or micro-F1 for several labels a vertex.\n\n"
-    "  --checkpoint best|last  use the weights of the epoch with the best validation accuracy, or the last "
+    "and prints the accuracy on each split; micro-F1 for several labels a vertex; mse, mae and r2 for "
+    "numbers.\n\n"
+    "  --checkpoint best|last  use the weights of the best epoch on the validation split, or the last "
     "weights\n"
     "                     (default: best, to which the report's test_accuracy belongs)\n"
     "  --layer N          the hidden layer whose output is written, counted from 1\n"
@@ -163,9 +167,16 @@ static pst_rc check_fit(const struct inference *in)
                         "%s is not the dataset that %s was trained on: its digest is %s, but the training "
                         "set's was %s; give --other-dataset to use it anyway",
                         ds->dir, in->checkpoint, ds->digest, in->trained_on);
-    const int64_t classes = !in->config.multilabel ? ds->classes
-                            : ds->multilabels.map  ? ds->multilabels.shape[1]
-                                                   : 0;
+    const struct pst_array *targets = &ds->targets;
+    const int64_t columns = !targets->map ? 0 : targets->rank == 2 ? targets->shape[1] : 1;
+    if (in->config.regression && columns > 0 && columns != in->config.classes)
+        return pst_fail(PST_E_ARG,
+                        "%s has %" PRId64 " targets per vertex, but the model of %s predicts %" PRId64,
+                        ds->dir, columns, in->checkpoint, in->config.classes);
+    const int64_t classes = in->config.regression    ? 0
+                            : !in->config.multilabel ? ds->classes
+                            : ds->multilabels.map    ? ds->multilabels.shape[1]
+                                                     : 0;
     if (classes > 0 && classes != in->config.classes)
         return pst_fail(PST_E_ARG, "%s has %" PRId64 " classes, but the model of %s has %" PRId64, ds->dir,
                         classes, in->checkpoint, in->config.classes);
@@ -247,9 +258,12 @@ static pst_rc open_outputs(struct inference *in)
     const int stem = (int)strlen(a->out) - 4;
     pst_rc rc =
         npy_file_open(&in->out[OUT_EMBEDDINGS], a->out, PST_F32, n, pst_gnn_columns(&in->config), a->force);
-    (void)snprintf(path, sizeof path, "%.*s.classes.npy", stem, a->out);
+    (void)snprintf(path, sizeof path, "%.*s.%s.npy", stem, a->out,
+                   in->config.regression ? "values" : "classes");
     if (rc == PST_OK)
-        rc = in->config.multilabel
+        rc = in->config.regression
+                 ? npy_file_open(&in->out[OUT_CLASSES], path, PST_F32, n, in->config.classes, a->force)
+             : in->config.multilabel
                  ? npy_file_open(&in->out[OUT_CLASSES], path, PST_U8, n, in->config.classes, a->force)
                  : npy_file_open(&in->out[OUT_CLASSES], path, PST_I32, n, 0, a->force);
     (void)snprintf(path, sizeof path, "%.*s.logits.npy", stem, a->out);
@@ -276,7 +290,9 @@ static pst_rc take_rows(void *ctx, int layer, int64_t first, int64_t n, const ps
 /* All files are on disk before the first is renamed; FILE itself comes last. */
 static pst_rc keep_outputs(struct inference *in)
 {
-    const void *predicted = in->eval.labels != NULL ? (const void *)in->eval.labels : in->eval.predicted;
+    const void *predicted = in->eval.fitted != NULL   ? (const void *)in->eval.fitted
+                            : in->eval.labels != NULL ? (const void *)in->eval.labels
+                                                      : in->eval.predicted;
     pst_rc rc = npy_file_put(&in->out[OUT_CLASSES], 0, in->ds.vertices, predicted,
                              in->eval.predicted_bytes / (uint64_t)in->ds.vertices);
     for (int i = 0; i < OUTS && rc == PST_OK; i++)
@@ -289,6 +305,14 @@ static pst_rc keep_outputs(struct inference *in)
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
+
+static void tell_fit(FILE *out, const char *split, const struct pst_fit *fit)
+{
+    (void)fprintf(out, "%s MSE %.6g, MAE %.6g", split, fit->mse, fit->mae);
+    if (fit->r2 > PST_METRIC_UNKNOWN)
+        (void)fprintf(out, ", R2 %.4f", fit->r2);
+    (void)fprintf(out, "\n");
+}
 
 /* Beside a report on standard output, on standard error. */
 static void tell(const struct inference *in)
@@ -311,6 +335,8 @@ static void tell(const struct inference *in)
         if (in->accuracy[s] >= 0)
             (void)fprintf(out, "%s %s %.4f\n", splits[s], in->config.multilabel ? "micro-F1" : "accuracy",
                           in->accuracy[s]);
+        else if (in->eval.fit[s].mse > PST_METRIC_UNKNOWN)
+            tell_fit(out, splits[s], &in->eval.fit[s]);
     (void)fprintf(out, "in %.1f s, activations %s, peak memory %s\n", in->seconds,
                   in->eval.spilled ? "in files" : "in memory",
                   pst_bytes_text((double)pst_memory_peak(), text));
@@ -321,19 +347,34 @@ static json_t *share(double accuracy)
     return accuracy >= 0 ? json_real(accuracy) : json_null();
 }
 
+/* SPLIT_METRIC of each split. */
+static void put_figures(const struct inference *in, json_t *report)
+{
+    static const char *const splits[] = {"train", "val", "test"}, *const names[] = {"mse", "mae", "r2"};
+    char key[32];
+    for (int s = 0; s < 3; s++) {
+        const double fit[] = {in->eval.fit[s].mse, in->eval.fit[s].mae, in->eval.fit[s].r2};
+        (void)snprintf(key, sizeof key, "%s_%s", splits[s], in->config.multilabel ? "micro_f1" : "accuracy");
+        if (!in->config.regression)
+            (void)json_object_set_new(report, key, share(in->accuracy[s]));
+        for (int k = 0; in->config.regression && k < 3; k++) {
+            (void)snprintf(key, sizeof key, "%s_%s", splits[s], names[k]);
+            (void)json_object_set_new(report, key,
+                                      fit[k] > PST_METRIC_UNKNOWN ? json_real(fit[k]) : json_null());
+        }
+    }
+}
+
 static pst_rc write_report(const struct inference *in)
 {
-    const bool f1 = in->config.multilabel;
-    json_t *report = json_pack("{ss ss sI si si so so so sb sI sI sf}", "checkpoint", in->checkpoint,
-                               "dataset", in->ds.dir, "vertices", (json_int_t)in->ds.vertices, "layer",
-                               in->layer + 1, "threads", in->config.threads,
-                               f1 ? "train_micro_f1" : "train_accuracy", share(in->accuracy[PST_TRAIN]),
-                               f1 ? "val_micro_f1" : "val_accuracy", share(in->accuracy[PST_VAL]),
-                               f1 ? "test_micro_f1" : "test_accuracy", share(in->accuracy[PST_TEST]),
-                               "spilled", in->eval.spilled, "memory_bytes", (json_int_t)in->args->memory,
-                               "peak_bytes", (json_int_t)pst_memory_peak(), "seconds", in->seconds);
+    json_t *report = json_pack("{ss ss sI si si sb sI sI sf}", "checkpoint", in->checkpoint, "dataset",
+                               in->ds.dir, "vertices", (json_int_t)in->ds.vertices, "layer", in->layer + 1,
+                               "threads", in->config.threads, "spilled", in->eval.spilled, "memory_bytes",
+                               (json_int_t)in->args->memory, "peak_bytes", (json_int_t)pst_memory_peak(),
+                               "seconds", in->seconds);
     if (report == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a report");
+    put_figures(in, report);
     pst_rc rc = pst_report_put_json(report, in->args->report);
     json_decref(report);
     return rc;

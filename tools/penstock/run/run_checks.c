@@ -2,6 +2,7 @@
 #include "tools/penstock/run/run_checks.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,21 @@ static bool has_features(const struct pst_dataset *ds)
     return has;
 }
 
+/* NAME, or NAME:PARAM=VALUE if the parameter has this value. */
+static bool is_needed(const struct check *c, const char *word, const char *name)
+{
+    const size_t n = strlen(name);
+    char param[PST_NAME_MAX];
+    if (strcmp(word, name) == 0)
+        return true;
+    const char *equals = strchr(word, '=');
+    if (strncmp(word, name, n) != 0 || word[n] != ':' || !equals)
+        return false;
+    (void)snprintf(param, sizeof param, "%.*s", (int)(equals - word - (ptrdiff_t)n - 1), word + n + 1);
+    const char *value = json_string_value(json_object_get(c->stage->params, param));
+    return value && strcmp(value, equals + 1) == 0;
+}
+
 static void check_word(struct check *c, const char *word)
 {
     static const char split[] = "split:", evaluated[] = "evaluated:", relations[] = "relations:";
@@ -126,7 +142,20 @@ static void check_word(struct check *c, const char *word)
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
                        c->stage->caps.desc->name, ds->dir);
-    else if (strcmp(word, "labels") == 0 && !ds->multilabels.path[0] &&
+    else if (is_needed(c, word, "targets") && !ds->targets.path[0])
+        pst_json_error(
+            &c->pl->doc, c->diag, path,
+            "%s needs targets (numbers of each vertex), but dataset %s has none: import it with the "
+            "array targets, or set loss to cross_entropy",
+            c->stage->caps.desc->name, ds->dir);
+    else if (is_needed(c, word, "labels") && !ds->multilabels.path[0] && ds->targets.path[0] &&
+             (ds->classes < 2 || !ds->labels.path[0]))
+        pst_json_error(
+            &c->pl->doc, c->diag, path,
+            "%s needs labels of at least 2 classes, but dataset %s has targets, which are numbers: "
+            "set loss to mse",
+            c->stage->caps.desc->name, ds->dir);
+    else if (is_needed(c, word, "labels") && !ds->multilabels.path[0] &&
              (ds->classes < 2 || !ds->labels.path[0]))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs labels of at least 2 classes, but dataset %s has %" PRId64,

@@ -55,7 +55,7 @@ static json_t *time_of(const char *dir)
 /* The measure of quality that the run reports. */
 static void put_quality(json_t *row, const json_t *report)
 {
-    static const char *const names[] = {"test_accuracy", "test_micro_f1", "test_mrr"};
+    static const char *const names[] = {"test_accuracy", "test_micro_f1", "test_mrr", "test_mse"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *value = json_object_get(report, names[i]);
         if (json_is_number(value)) {

@@ -5,23 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
 #include "common/store/formats/arrays/npy_types.h"
 #include "common/store/import/importing.h"
 #include "common/store/import/kept.h"
 
-/* All that meta.json says is kept. */
+/* All that meta.json says is kept; and targets, which other programs write, too. */
 static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
 {
     pst_rc rc = pst_kept_begin(k, k->job, meta);
     for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         char path[PST_PATH_MAX];
-        if (!pst_kept_lists(meta, i))
-            continue;
+        const bool listed = pst_kept_lists(meta, i);
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
+        if (!listed && (i != PST_ARRAY_TARGETS || access(path, F_OK) != 0))
+            continue;
+        k->any = true;
         rc = pst_kept_open(k, i, path, path);
-        if (rc != PST_OK)
+        if (rc != PST_OK && listed)
             return pst_wrap(rc, "meta.json lists %s under 'kept'", pst_array_id_name(i));
     }
     if (json_object_get(meta, "kept") != NULL && k->job->spec.edge_shape == PST_EDGES_AUTO)
@@ -61,7 +64,7 @@ static pst_rc import_npy(struct pst_import_job *job)
     if (rc == PST_OK)
         rc = typed ? pst_arrays_import_types(job, meta, NULL, NULL)
                    : pst_import(&job->spec, job->build, job->result, job->progress);
-    if (rc == PST_OK && json_array_size(json_object_get(meta, "kept")) > 0)
+    if (rc == PST_OK && k->any)
         rc = pst_kept_copy(k);
     pst_kept_close(k);
     json_decref(meta);

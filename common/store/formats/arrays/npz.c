@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/store/import/job.h"
 #include "common/store/import/importing.h"
+#include "common/store/import/kept.h"
 #include "common/store/text/zip.h"
 
 #define WORD_MAX 16       /* a matrix format's name, with its NUL: SciPy's have three letters */
@@ -371,6 +372,19 @@ static pst_rc take_attributes(struct matrix *m)
     return rc;
 }
 
+/* Numbers of the vertices, for regression. */
+static pst_rc take_targets(struct matrix *m, struct pst_kept *kept)
+{
+    char path[PST_PATH_MAX], told[PST_PATH_MAX];
+    bool there;
+    pst_rc rc = take_out(m, "targets", path, &there);
+    if (rc != PST_OK || !there)
+        return rc;
+    (void)snprintf(told, sizeof told, "%.3900s (targets)", m->zip.path);
+    rc = pst_kept_open(kept, PST_ARRAY_TARGETS, path, told);
+    return rc == PST_OK ? pst_kept_copy(kept) : rc;
+}
+
 static pst_rc import_npz(struct pst_import_job *job)
 {
     struct matrix m = {.job = job, .zip = {.fd = -1}};
@@ -389,6 +403,15 @@ static pst_rc import_npz(struct pst_import_job *job)
     job->spec.feed_ctx = &m;
     if (rc == PST_OK)
         rc = pst_import(&job->spec, job->build, job->result, job->progress);
+    struct pst_kept *kept = rc == PST_OK ? calloc(1, sizeof *kept) : NULL; /* paths: too much for the stack */
+    if (rc == PST_OK)
+        rc = kept ? PST_OK : pst_fail(PST_E_NOMEM, "out of memory: cannot import");
+    if (kept) {
+        kept->job = job;
+        rc = take_targets(&m, kept);
+        pst_kept_close(kept);
+    }
+    free(kept);
     pst_array_close(&m.indptr);
     pst_array_close(&m.indices);
     pst_array_close(&m.column);
@@ -398,5 +421,6 @@ static pst_rc import_npz(struct pst_import_job *job)
 }
 
 const struct pst_import_format pst_format_npz = {
-    "npz", "an .npz file with SciPy's CSR parts (adj_*, attr_*, labels), or from scipy.sparse.save_npz",
+    "npz",
+    "an .npz file with SciPy's CSR parts (adj_*, attr_*, labels, targets), or from scipy.sparse.save_npz",
     import_npz};

@@ -262,20 +262,23 @@ static pst_rc keep_table(struct directory *d, struct pst_numbering *n, enum pst_
     temp_path(d, to);
     temp_path(d, temp);
     const struct pst_tables_spec spec = table_spec(d, n, path, to, temp);
-    pst_rc rc = id == PST_ARRAY_MULTILABELS ? pst_tables_multilabels(&spec) : pst_tables_edges(&spec, &edges);
+    pst_rc rc = id == PST_ARRAY_MULTILABELS ? pst_tables_multilabels(&spec)
+                : id == PST_ARRAY_TARGETS   ? pst_tables_targets(&spec)
+                                            : pst_tables_edges(&spec, &edges);
     return rc == PST_OK ? pst_kept_open(&d->kept, id, to, path) : rc;
 }
 
-/* Triples, edges to predict, several labels: NAME.csv of each array. */
+/* Triples, edges to predict, several labels, targets: NAME.csv of each array. */
 static pst_rc keep_tables(struct directory *d)
 {
     const struct pst_numbering_spec spec = numbering_after(d);
     struct pst_numbering n = {.first = 0};
     bool open = false;
     pst_rc rc = PST_OK;
-    for (unsigned i = PST_ARRAY_TRIPLES_TRAIN; i <= PST_ARRAY_MULTILABELS && rc == PST_OK; i++) {
+    for (unsigned i = PST_ARRAY_TRIPLES_TRAIN; i <= PST_ARRAY_TARGETS && rc == PST_OK; i++) {
         char path[PST_PATH_MAX];
-        if (d->kept.array[i].map != NULL || !find_table(d, pst_array_id_name(i), path) ||
+        if (d->kept.array[i].map != NULL || i == PST_ARRAY_EDGE_WEIGHTS ||
+            !find_table(d, pst_array_id_name(i), path) ||
             (i >= PST_ARRAY_IDS && i <= PST_ARRAY_RELATION_NAMES))
             continue;
         if (!open)

@@ -12,7 +12,7 @@ LIBRARIES = ("/usr/share/javascript/chart.js/chart.min.js", "/usr/share/nodejs/c
 LIBRARY = "PENSTOCK_CHART_JS"  # in the environment: the path of another copy
 VERSION = re.compile(rb"Chart\.js v([34])\.")
 MIB = 1 << 20
-METRICS = ("accuracy", "micro_f1", "mrr")
+METRICS = ("accuracy", "micro_f1", "mrr", "mse")
 DASH = "–"
 
 
@@ -82,8 +82,14 @@ def metric(run):
     return next((m for m in METRICS if number(run.get(f"test_{m}")) is not None or number(last(run, f"val_{m}")) is not None), None)
 
 
+def best(run):
+    """The best value of the metric on the validation split: an error is best when it is lowest."""
+    values = [v for v in run.column(f"val_{metric(run)}") if v is not None]
+    return (min if metric(run) == "mse" else max)(values, default=None)
+
+
 def label(name):
-    return {"accuracy": "accuracy", "micro_f1": "micro-F1", "mrr": "MRR"}.get(name, "metric")
+    return {"accuracy": "accuracy", "micro_f1": "micro-F1", "mrr": "MRR", "mse": "MSE"}.get(name, "metric")
 
 
 def rate(run):
@@ -102,7 +108,7 @@ def summary(runs):
     rows = [("status", [run.report["status"] for run in runs]),
             ("epochs", [figure(len(run.epochs)) for run in runs]),
             ("last loss", [figure(last(run, "loss"), 4) for run in runs]),
-            (f"best validation {name}", [figure(max((v for v in run.column(f"val_{metric(run)}") if v is not None), default=None), 4) for run in runs]),
+            (f"best validation {name}", [figure(best(run), 4) for run in runs]),
             (f"test {name}", [figure(run.get(f"test_{metric(run)}"), 4) for run in runs]),
             ("seeds a second, last epoch", [figure(last(run, "seeds_per_second")) for run in runs]),
             ("edges a second, last epoch", [figure(last(run, "edges_per_second")) for run in runs]),
