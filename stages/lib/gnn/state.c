@@ -18,7 +18,7 @@ enum {
     LIST_MAX = 4096, /* checkpoints in one directory */
 };
 /* The number changes whenever a field is added, removed or gets another meaning. */
-static const char FORMAT[] = "penstock-checkpoint-2";
+static const char FORMAT_NAME[] = "penstock-checkpoint-", FORMAT[] = "penstock-checkpoint-2";
 
 void pst_gnn_training_init(struct pst_gnn_training *progress)
 {
@@ -241,12 +241,37 @@ static pst_rc expect_text(const struct pst_checkpoint *ck, const char *key, cons
     return PST_OK;
 }
 
+pst_rc pst_gnn_state_check_version(const struct pst_checkpoint *ck)
+{
+    const char *found = pst_checkpoint_text(ck, "format");
+    if (!found || strcmp(found, FORMAT) == 0 || strncmp(found, FORMAT_NAME, strlen(FORMAT_NAME)) != 0)
+        return PST_OK;
+    return pst_fail(
+        PST_E_UNSUPPORTED,
+        "%s was written by another version of Penstock: its format is \"%.64s\", but this version reads and "
+        "writes \"%s\". Use the version that wrote it (\"version\" and \"commit\" in the report.json of its "
+        "run), or train again without --resume",
+        ck->path, found, FORMAT);
+}
+
+/* The format is checked before the fields, which depend on it. */
+static pst_rc expect_format(const struct pst_checkpoint *ck)
+{
+    const char *found = pst_checkpoint_text(ck, "format");
+    pst_rc rc = found ? pst_gnn_state_check_version(ck) : PST_E_FORMAT;
+    if (rc == PST_OK && strcmp(found, FORMAT) != 0)
+        rc = pst_fail(PST_E_FORMAT,
+                      "%s is not a checkpoint of the trainer: its format is \"%.64s\", expected \"%s\"",
+                      ck->path, found, FORMAT);
+    return rc;
+}
+
 static pst_rc expect_same(const struct pst_checkpoint *ck, const struct pst_gnn_model *model,
                           const struct pst_gnn_identity *id)
 {
     char seed[32];
     snprintf(seed, sizeof seed, "%" PRIu64, model->config.seed);
-    pst_rc rc = expect_text(ck, "format", FORMAT);
+    pst_rc rc = expect_format(ck);
     if (rc == PST_OK)
         rc = expect_text(ck, "dataset", id->dataset);
     if (rc == PST_OK)
@@ -357,7 +382,7 @@ pst_rc pst_gnn_state_describe(const char *path, struct pst_gnn_config *config, c
     if (rc != PST_OK)
         return rc;
     *config = (struct pst_gnn_config){.threads = 1, .rows_max = 1};
-    rc = expect_text(&ck, "format", FORMAT);
+    rc = expect_format(&ck);
     if (rc == PST_OK)
         rc = parse_model(&ck, config);
     if (rc == PST_OK)

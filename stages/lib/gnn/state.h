@@ -52,6 +52,11 @@ PST_API PST_MUST_USE pst_rc pst_gnn_state_load(const char *path, struct pst_gnn_
                                                struct pst_gnn_training *progress,
                                                const struct pst_gnn_identity *id);
 
+/* PST_E_UNSUPPORTED: it is a checkpoint of the trainer, of another version of Penstock. PST_OK for any other
+ * file. */
+struct pst_checkpoint;
+PST_API PST_MUST_USE pst_rc pst_gnn_state_check_version(const struct pst_checkpoint *ck);
+
 /* Describes the model of a checkpoint: fills all of config but threads and rows_max, and the dataset's
  * digest. PST_E_FORMAT: it is not a checkpoint of this trainer. PST_E_UNSUPPORTED: another version of
  * Penstock wrote it, in another format. */

@@ -13,6 +13,7 @@
 #include "common/run/report.h"
 #include "common/run/run.h"
 #include "common/store/dataset/rows.h"
+#include "stages/lib/gnn/state.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/pipeline_options.h"
@@ -98,7 +99,9 @@ static pst_rc find_checkpoint(const char *dir, const struct pst_pipeline *pl, co
     if (rc != PST_OK)
         return rc;
     const char *digest = pst_checkpoint_text(&ck, "dataset");
-    rc = pst_checkpoint_u64(&ck, "next_batch", &opt->start_batch);
+    rc = pst_gnn_state_check_version(&ck);
+    if (rc == PST_OK)
+        rc = pst_checkpoint_u64(&ck, "next_batch", &opt->start_batch);
     if (rc == PST_OK)
         rc = pst_checkpoint_u64(&ck, "seed", &seed);
     if (rc == PST_OK && seed != pl->seed)
