@@ -101,7 +101,8 @@ struct pst_supervisor {
     enum pst_run_end end;
     int signal;
     double since, progress_at, files_at;
-    uint64_t moved; /* of pst_watch_movement, and when it changed */
+    uint64_t progress_bytes; /* from disks, until progress_at */
+    uint64_t moved;          /* of pst_watch_movement, and when it changed */
     double moved_at;
     int still_told;                             /* warnings since then */
     double launched_at, planned_at, started_at; /* 0: not yet. The streams begin after planned_at */

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <math.h>
+#include <unistd.h>
 
 #include "common/run/run_impl.h"
+#include "common/util/progress.h"
 #include "common/util/utf8.h"
 
 #define PROGRESS_S 0.5
@@ -18,12 +21,22 @@ void pst_run_clear_line(const struct pst_supervisor *sv)
         fprintf(stderr, "\r\033[K");
 }
 
+/* A word in a colour, if standard error shows colours. */
+static void paint(const char *code, const char *word)
+{
+    if (pst_progress_colours(STDERR_FILENO))
+        fprintf(stderr, "%s%s\033[0m", code, word);
+    else
+        fputs(word, stderr);
+}
+
 void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text)
 {
     char shown[TEXT_MAX];
     pst_utf8_printable(text, shown, sizeof shown);
     pst_run_clear_line(sv);
-    fprintf(stderr, "warning: %s: %s\n", name, shown);
+    paint("\033[33m", "warning:");
+    fprintf(stderr, " %s: %s\n", name, shown);
     pst_report_warning(sv->report, name, text);
 }
 
@@ -44,7 +57,8 @@ void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const
     char shown[TEXT_MAX];
     pst_utf8_printable(text, shown, sizeof shown);
     pst_run_clear_line(sv);
-    fprintf(stderr, "error: %s: %s\n", name, shown);
+    paint("\033[31m", "error:");
+    fprintf(stderr, " %s: %s\n", name, shown);
     if (proc && log == PST_RUN_LOG_TAIL)
         show_tail(proc, text);
     else if (proc)
@@ -120,16 +134,48 @@ static void batches_done(const struct pst_supervisor *sv, uint64_t *done, uint64
     }
 }
 
+/* What the stages that wait for a disk have handled. False: there is no such stage. */
+static bool disk_bytes(const struct pst_supervisor *sv, uint64_t *bytes)
+{
+    bool any = false;
+    *bytes = 0;
+    for (int i = 0; i < sv->ninstances; i++) {
+        struct pst_page_times times;
+        pst_page_read(pst_run_page_of(sv, i), &times);
+        if (times.ns[PST_PAGE_WAITS_DISK] == 0)
+            continue;
+        *bytes += atomic_load_explicit(&pst_run_page_of(sv, i)->bytes, memory_order_relaxed);
+        any = true;
+    }
+    return any;
+}
+
+/* The bytes that were read since the last line, and the loss of the last epoch. */
+static void show_figures(struct pst_supervisor *sv, double seconds)
+{
+    const double loss = atomic_load(&sv->board->loss);
+    uint64_t bytes;
+    if (atomic_load(&sv->board->epochs_ended) > 0 && isfinite(loss))
+        fprintf(stderr, "  loss %.4f", loss);
+    if (disk_bytes(sv, &bytes) && seconds > 0 && bytes >= sv->progress_bytes)
+        fprintf(stderr, "  %.1f MB/s", (double)(bytes - sv->progress_bytes) / seconds / 1e6);
+    sv->progress_bytes = bytes;
+}
+
 void pst_run_show_progress(struct pst_supervisor *sv, double now)
 {
     if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
         return;
+    const double before = sv->progress_at > sv->started_at ? sv->progress_at : sv->started_at;
     sv->progress_at = now;
     uint64_t done, total;
     batches_done(sv, &done, &total);
     if (total == 0 || done <= sv->opt->start_batch)
         return;
     double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
-    fprintf(stderr, "\r\033[Kbatch %" PRIu64 " of %" PRIu64 "  %.1f batches/s  %.0f s left", done, total,
-            rate, (double)(total - done) / rate);
+    const uint64_t ended = atomic_load(&sv->board->epochs_ended), epochs = sv->board->epochs;
+    fprintf(stderr, "\r\033[Kepoch %" PRIu64 "/%" PRIu64 "  batch %" PRIu64 "/%" PRIu64,
+            ended < epochs ? ended + 1 : epochs, epochs, done, total);
+    show_figures(sv, now - before);
+    fprintf(stderr, "  %.1f batches/s  %.0f s left", rate, (double)(total - done) / rate);
 }

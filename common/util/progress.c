@@ -3,6 +3,8 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -22,6 +24,12 @@ const char *pst_bytes_text(double bytes, char out[32])
     }
     (void)snprintf(out, 32, i == 0 ? "%.0f %s" : "%.2f %s", bytes, unit[i]);
     return out;
+}
+
+bool pst_progress_colours(int fd)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fd) == 1 && (!no || !no[0]) && (!term || strcmp(term, "dumb") != 0);
 }
 
 void pst_progress_init(struct pst_progress *p, bool quiet)

@@ -23,6 +23,10 @@ PST_API void pst_progress_begin(struct pst_progress *p, const char *what, uint64
 PST_API PST_MUST_USE pst_rc pst_progress_add(struct pst_progress *p, uint64_t n);
 PST_API void pst_progress_end(struct pst_progress *p);
 
+/* Whether this descriptor is a terminal that shows colours. NO_COLOR (https://no-color.org), if it is not
+ * empty, and TERM=dumb forbid them. */
+PST_API bool pst_progress_colours(int fd);
+
 /* "1.2 GB": decimal units. Returns out. */
 PST_API const char *pst_bytes_text(double bytes, char out[32]);
 

@@ -12,6 +12,7 @@
 
 #include "common/run/live.h"
 #include "common/stage.h"
+#include "common/util/progress.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/run/run_dir.h"
 
@@ -56,15 +57,13 @@ static double passed(const struct sample *now, const struct sample *before, enum
     return s < 0 ? 0 : s > seconds ? seconds : s;
 }
 
-/* NO_COLOR: https://no-color.org, any value that is not empty. */
 static struct look look_of(int fd)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     struct winsize size = {0};
     const bool terminal = isatty(fd) == 1;
     if (!terminal || ioctl(fd, TIOCGWINSZ, &size) != 0)
         size.ws_col = 0;
-    return (struct look){.colours = terminal && (!no || !no[0]) && (!term || strcmp(term, "dumb") != 0),
+    return (struct look){.colours = pst_progress_colours(fd),
                          .bar = size.ws_col >= TABLE_COLUMNS + BAR_COLUMNS};
 }
 

@@ -1,0 +1,45 @@
+"""What a terminal shows during a run: the progress line, and colours unless NO_COLOR forbids them."""
+import pty
+import re
+import subprocess
+
+from harness import *
+
+HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
+LINE = re.compile(r"epoch (\d+)/40  batch (\d+)/(\d+)(  loss [\d.]+)?(  [\d.]+ MB/s)?  [\d.]+ batches/s  \d+ s left")
+
+
+def on_a_terminal(p, name, **env):
+    """What the run writes to standard error, which is a terminal."""
+    ours, theirs = pty.openpty()
+    argv = [PENSTOCK, "run", HYPERION, "--dataset", p.data, "--run-dir", p.path(name), "--epochs", "40", "--set", "params.batch=64",
+            "--set", "stages.planner.params.cpu_cache=0", "--set", "stop.metric=val_mrr", *(["--group", "all"] if GROUPED else [])]
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"} | env
+    run = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
+    os.close(theirs)
+    text = b""
+    try:
+        while part := os.read(ours, 65536):
+            text += part
+    except OSError:
+        pass  # the other end is closed
+    os.close(ours)
+    assert run.wait(60) == 0, text
+    return text.decode()
+
+
+@test
+def the_progress_line_and_its_colours():
+    with Place() as p:
+        text = on_a_terminal(p, "coloured")
+        lines = list(LINE.finditer(text))
+        assert lines and text.count("batches/s") == len(lines), text
+        assert any(m[4] for m in lines) and any(m[5] for m in lines), text
+        assert all(0 < int(m[1]) <= 40 and 0 < int(m[2]) <= int(m[3]) for m in lines), text
+        assert "\033[33mwarning:\033[0m supervisor: `stop` waits for the metric val_mrr" in text, text
+        plain = on_a_terminal(p, "plain", NO_COLOR="1")
+        assert "warning: supervisor: `stop` waits" in plain and "\033[3" not in plain and LINE.search(plain), plain
+
+
+if __name__ == "__main__":
+    main()
