@@ -52,8 +52,8 @@ static void read_in_chunks(const char *kernel)
     if (!host_counts(count))
         return;
     if (count[PST_HOST_ROWS] < 1 || count[PST_HOST_ROWS] > CHUNK)
-        fail_msg("%s: a warp reads %llu rows; expected 1 to %d", kernel, (unsigned long long)count[PST_HOST_ROWS],
-                 CHUNK);
+        fail_msg("%s: a warp reads %llu rows; expected 1 to %d", kernel,
+                 (unsigned long long)count[PST_HOST_ROWS], CHUNK);
 }
 
 /* Both kernels that send gradients back along edges: of means, and of sums with a weight for each edge. */

@@ -162,7 +162,7 @@ struct pst_gnn_batch {
  * FP + FN); with regression, both stay 0. */
 struct pst_gnn_figures {
     double loss; /* sum over the rows, divided by batch_seeds; with multilabel and regression, by batch_seeds
-                    * classes */
+                  * classes */
     int64_t correct, counted;
 };
 

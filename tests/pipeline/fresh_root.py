@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pipeline"))
 from harness import Skip
 
 SUITE = "bookworm"

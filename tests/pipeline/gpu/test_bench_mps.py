@@ -4,11 +4,10 @@ import contextlib
 import io
 import os
 import sys
-import tempfile
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path[:0] = [os.path.join(ROOT, "tests", "pipeline"), os.path.join(ROOT, "tools", "bench")]
 from harness import *
+
+sys.path.insert(0, os.path.join(ROOT, "tools", "bench"))
 from mps import fake
 import gpu
 import gpu_mps
