@@ -108,7 +108,8 @@ static void fill_glorot(struct pst_gnn_model *model, int tensor)
     const struct pst_gnn_parameter *p = &model->parameter[tensor];
     const struct pst_rng_stream stream =
         pst_rng_stream_of(PST_RNG_INIT, model->config.seed, 0, 0, (uint32_t)tensor);
-    const double bound = sqrt(6.0 / (double)(p->rows / p->stacked + p->cols));
+    const int64_t in = p->rows / p->stacked;
+    const double bound = sqrt(6.0 / (double)(in + p->cols));
     struct pst_rng_block draw = {{0}};
     for (int64_t i = 0; i < p->rows * p->cols; i++) {
         if (i % 4 == 0)
