@@ -1,8 +1,8 @@
-/* scale.h: the time of a step on several equal machines, from what one machine was measured to need (the
- * scaling model of Legion's issue). All machines train one model. Each vertex belongs to one machine, by
- * hash. A machine reads the rows of its own vertices from its SSDs, and gets the other rows that it lacks
- * from their owners. Every machine caches the same hottest rows. The devices of a machine share its SSDs and
- * its network interface. Work that overlaps costs the time of its longest part.
+/* scale.h: the time of a step on several equal machines, from what one machine was measured to need. The
+ * model is Penstock's own, and is of no paper. All machines train one model. Each vertex belongs to one
+ * machine, by hash. A machine reads the rows of its own vertices from its SSDs, and gets the other rows that
+ * it lacks from their owners. Every machine caches the same hottest rows. The devices of a machine share its
+ * SSDs and its network interface. Work that overlaps costs the time of its longest part.
  *
  * Units: seconds and bytes, all of one step. NAN stands for a value that is not known; what needs it is then
  * not known either. Owner: none; all values are plain. Threads: any. */
@@ -41,12 +41,16 @@ struct pst_tpc_step {
     double network_bytes; /* that each machine receives */
 };
 
-/* nodes: 1 to PST_TPC_NODES_MAX machines. With N machines of D devices:
+/* nodes: N, 1 to PST_TPC_NODES_MAX machines of D devices.
  *
- *     compute = T_train
- *     SSD     = D N_ssd / (Th_ssd Q) + alpha; 0 if nothing is read. A machine reads as much for others as
- * others read for it rows    = D missed rows (N - 1) / N x row bytes / bandwidth network = rows + 2 ceil(log2
- * N) (gradient bytes / bandwidth + latency) step    = max(compute, SSD, network) */
+ * compute: T_train.
+ *
+ * SSD: D N_ssd / (Th_ssd Q) + alpha; 0 if nothing is read. A machine reads as much for others as they for it.
+ *
+ * network: rows + gradients. rows: D x missed rows x (N - 1) / N x row bytes / bandwidth. gradients:
+ * 2 ceil(log2 N) (gradient bytes / bandwidth + latency).
+ *
+ * step: the largest of the three. */
 PST_API struct pst_tpc_step pst_tpc_scale(const struct pst_tpc_machine *machine, int nodes);
 PST_API const char *pst_tpc_scale_bound_name(enum pst_tpc_scale_bound bound); /* "compute"; NULL: unknown */
 
