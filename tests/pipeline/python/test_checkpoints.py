@@ -4,6 +4,7 @@ import signal
 from crash import half_files, has_checkpoint, wait_for
 from snake import *
 import penstock
+from penstock import checkpoints
 
 TRAIN_AND_VAL = os.path.join(ROOT, "pipelines", "pytorch.json")
 EPOCHS = 6
@@ -86,6 +87,15 @@ def the_end_when_nothing_improves():
         assert r.report["best_epoch"] == 2 and len(names(r.run_dir)) == 2 and half_files(r.run_dir) == [], names(r.run_dir)
         state = json.load(penstock.open_checkpoint(os.path.join(r.run_dir, "checkpoints", names(r.run_dir)[-1])))
         assert abs(int(state["digest"][:8], 16) / 2 ** 32 - r.report["epochs"][4]["loss"]) < 1e-8, (names(r.run_dir), r)
+
+
+@test
+def errors_improve_when_they_fall():
+    """As for the pipeline's `stop`."""
+    for metric in ("loss", "val_loss", "val_mse", "val_mae", "val_rmse"):
+        assert checkpoints.improves(metric, 1, 2) and not checkpoints.improves(metric, 2, 1) and checkpoints.improves(metric, 1, None), metric
+    for metric in ("val_accuracy", "val_r2"):
+        assert checkpoints.improves(metric, 2, 1) and not checkpoints.improves(metric, 1, 2), metric
 
 
 @test

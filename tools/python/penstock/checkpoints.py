@@ -15,12 +15,12 @@ ALIGN = 64  # tensors begin on a cache line
 HEADER_MAX = 4 << 20
 PIECE = 1 << 20  # bytes read at a time
 NAME = re.compile(r"(\d{8,19})\.safetensors")
-LESS_IS_BETTER = "loss"  # at the end of a metric's name
+FALLING = ("loss", "_mse", "_mae", "_rmse")  # ends of names of metrics that improve when they fall
 
 
 def improves(metric, value, best):
-    """The rule of the pipeline's `stop`."""
-    return best is None or (value < best if metric.endswith(LESS_IS_BETTER) else value > best)
+    """The rule of the pipeline's `stop` (common/run/stop.c)."""
+    return best is None or (value < best if metric.endswith(FALLING) else value > best)
 
 
 def _pieces(file):
