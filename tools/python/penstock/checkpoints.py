@@ -1,5 +1,4 @@
 """Checkpoints of a stage in Python: what `penstock run --resume` continues from (common/host/README.md, Checkpoints)."""
-import fcntl
 import json
 import os
 import re
@@ -7,6 +6,8 @@ import shutil
 import struct
 import tempfile
 import zlib
+
+from .aside import written
 
 FORMAT = "penstock-program-1"
 STATE = "state"  # the tensor that has the bytes which the program saved
@@ -41,24 +42,10 @@ def write(path, state, strings):
     for piece in _pieces(state):
         crc = zlib.crc32(piece, crc)
     header = header.replace(b'"crc32":"00000000"', b'"crc32":"%08x"' % crc)
-    folder, aside = os.path.dirname(path), f"{path}.penstock-partial-{os.getpid()}"
-    with open(aside, "wb") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX)  # it is being written: `penstock gc` leaves it
-            f.write(LENGTH.pack(len(header)) + header)
-            for piece in _pieces(state):
-                f.write(piece)
-            f.flush()
-            os.fsync(f.fileno())
-            os.replace(aside, path)
-        except BaseException:
-            os.unlink(aside)
-            raise
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(at)  # the name
-    finally:
-        os.close(at)
+    with written(path) as f:
+        f.write(LENGTH.pack(len(header)) + header)
+        for piece in _pieces(state):
+            f.write(piece)
 
 
 def read(path):

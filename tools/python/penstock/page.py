@@ -1,12 +1,12 @@
 """penstock page: one HTML file that shows runs. The command `penstock page` starts this module:
 python3 -m penstock.page PROGRAM RUN... [--out FILE] [--tensorboard DIR]"""
 import argparse
-import fcntl
 import os
 import signal
 import stat
 import sys
 
+from . import aside
 from .pages import document, reports
 from .pages.reports import Bad
 from .tensorboard import to_tensorboard
@@ -39,17 +39,8 @@ def write(path, text):
     try:
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise Bad(f"--out: {path} exists, and is not a regular file; name a file, or - for standard output")
-        aside = f"{path}.penstock-partial-{os.getpid()}"
-        with open(aside, "wb") as f:
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX)  # else `penstock gc` would remove it
-                f.write(text)
-                f.flush()
-                os.fsync(f.fileno())
-                os.rename(aside, path)
-            except BaseException:
-                os.unlink(aside)
-                raise
+        with aside.written(path) as f:
+            f.write(text)
     except OSError as e:
         raise Bad(f"--out: cannot write {path}: {e.strerror}") from e
 
