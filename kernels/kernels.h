@@ -12,7 +12,7 @@
 #ifndef PST_KERNELS_H
 #define PST_KERNELS_H
 
-#include "common/base.h"
+#include "common/slots/request.h"
 
 PST_BEGIN_DECLS
 
@@ -94,6 +94,14 @@ PST_API void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, co
 PST_API void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
                           void *dst, uint64_t dst_stride, const int32_t *dst_pos, int64_t n,
                           uint64_t row_bytes);
+
+/* Requests for rows of vertices, one row each (request.h), with where they go in the slot: request i is for
+ * vertex ids[at], where at = from + positions[i] (from + i if positions is NULL). It asks for row ids[at] of
+ * `array`, and this row goes to byte first + at * stride of the slot. table(n), of alignment 16, gets the
+ * requests, and missing(n) gets `at`. */
+PST_API void pst_k_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                            int64_t n, uint16_t array, uint64_t first, uint64_t stride,
+                            struct pst_request *table, int32_t *missing);
 
 /* C(m,n) = alpha op(A) op(B) + beta C. Leading dimensions are in elements. threads: 1 or more; CPU only. */
 PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k,

@@ -36,6 +36,7 @@ PST_BEGIN_DECLS
     X(cache_init)                                                                                            \
     X(lookup)                                                                                                \
     X(gather)                                                                                                \
+    X(requests)                                                                                              \
     X(gemm)                                                                                                  \
     X(mean)                                                                                                  \
     X(mean_grad)                                                                                             \
@@ -102,6 +103,7 @@ struct pst_twin_n {
     X(lookup)                                                                                                \
     X(count_below)                                                                                           \
     X(gather)                                                                                                \
+    X(requests)                                                                                              \
     X(gather_tiers)                                                                                          \
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
@@ -126,6 +128,9 @@ void pst_kn_lookup(struct pst_queue *q, const struct pst_cache *cache, const int
 void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes);
+void pst_kn_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                     struct pst_twin_n n, uint16_t array, uint64_t first, uint64_t stride,
+                     struct pst_request *table, int32_t *missing);
 /* Rows of two tiers: rows 0 to near_rows - 1 lie at near, the others at far, which can be pinned host memory
  * that kernels read in place. NULL: that tier has no rows. */
 struct pst_twin_tiers {

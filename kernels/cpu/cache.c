@@ -159,3 +159,21 @@ void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *c
             counts[ids[i]]++;
     }
 }
+
+void pst_k_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                    int64_t n, uint16_t array, uint64_t first, uint64_t stride, struct pst_request *table,
+                    int32_t *missing)
+{
+    assert(q == NULL && n >= 0);
+    (void)q;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = from + (positions != NULL ? positions[i] : i);
+        missing[i] = (int32_t)at;
+        table[i] = (struct pst_request){.op = PST_REQUEST_READ,
+                                        .array = array,
+                                        .rows = 1,
+                                        .row = (uint64_t)ids[at],
+                                        .offset = first + (uint64_t)at * stride,
+                                        .tag = (uint64_t)ids[at]};
+    }
+}

@@ -49,6 +49,13 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
     pst_k_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, value_of(n), row_bytes);
 }
 
+void pst_kn_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                     struct pst_twin_n n, uint16_t array, uint64_t first, uint64_t stride,
+                     struct pst_request *table, int32_t *missing)
+{
+    pst_k_requests(q, ids, positions, from, value_of(n), array, first, stride, table, missing);
+}
+
 void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
                          const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
                          struct pst_twin_n n, uint64_t row_bytes)

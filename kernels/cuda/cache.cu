@@ -1,8 +1,9 @@
 /* cache.cu: the index of cached rows, and counts of how often vertices appear. The index has the three
  * forms of the CPU's. Each id is looked up once. A scan then counts the hits before it, which gives its
- * position among the hits or the misses. */
+ * position among the hits or the misses. And the requests for the rows of the misses. */
 #include "kernels/cuda/queue.cuh"
 
+#include <cstddef>
 #include <cub/cub.cuh>
 
 typedef unsigned long long word;
@@ -180,6 +181,45 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
         (void)atomicAdd(reinterpret_cast<unsigned long long *>(below), (unsigned long long)found);
 }
 
+struct requesting {
+    const int64_t *ids;
+    const int32_t *positions;
+    int64_t from;
+    struct pst_twin_n n;
+    uint64_t begin; /* op, array and rows */
+    uint64_t first, stride;
+    struct pst_request *table;
+    int32_t *missing;
+    int32_t *status;
+};
+
+struct alignas(16) half_request {
+    uint64_t word[2];
+};
+static_assert(sizeof(struct pst_request) == 2 * sizeof(half_request) &&
+                  offsetof(struct pst_request, array) == 2 && offsetof(struct pst_request, rows) == 4 &&
+                  offsetof(struct pst_request, row) == 8 && offsetof(struct pst_request, offset) == 16 &&
+                  offsetof(struct pst_request, tag) == 24,
+              "the halves of a request are written as words");
+
+/* The table crosses PCIe to pinned memory. So two lanes write a request: a warp writes 512 bytes without a
+ * gap. */
+__global__ void __launch_bounds__(PST_CU_THREADS) requests(requesting r)
+{
+    const int64_t halves = 2 * pst_cu_value(r.n, r.status);
+    for (int64_t h = pst_cu_first(); h < halves; h += pst_cu_step()) {
+        const int64_t i = h / 2, at = r.from + (r.positions ? r.positions[i] : i);
+        const uint64_t row = (uint64_t)r.ids[at];
+        half_request *to = reinterpret_cast<half_request *>(r.table) + h;
+        if (h % 2) {
+            *to = {{r.first + (uint64_t)at * r.stride, row}};
+        } else {
+            *to = {{r.begin, row}};
+            r.missing[i] = (int32_t)at;
+        }
+    }
+}
+
 /* Makes the index. False: CUDA failed. */
 bool build(struct pst_cache *at, struct pst_cache *cache, const int64_t *vertices)
 {
@@ -267,4 +307,21 @@ void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, 
 void pst_k_count(struct pst_queue *q, const int64_t *ids, int64_t n, uint32_t *counts)
 {
     pst_kn_count(q, ids, {NULL, n}, counts);
+}
+
+void pst_kn_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                     struct pst_twin_n n, uint16_t array, uint64_t first, uint64_t stride,
+                     struct pst_request *table, int32_t *missing)
+{
+    assert(n.most >= 0 && (uintptr_t)table % sizeof(half_request) == 0);
+    const uint64_t begin = (uint64_t)PST_REQUEST_READ | (uint64_t)array << 16 | (uint64_t)1 << 32;
+    pst_cu_on(q, pst_cu_grid(q, 2 * n.most, PST_CU_THREADS))(
+        requests, requesting{ids, positions, from, n, begin, first, stride, table, missing, q->status});
+}
+
+void pst_k_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
+                    int64_t n, uint16_t array, uint64_t first, uint64_t stride, struct pst_request *table,
+                    int32_t *missing)
+{
+    pst_kn_requests(q, ids, positions, from, {NULL, n}, array, first, stride, table, missing);
 }

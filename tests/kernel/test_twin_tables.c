@@ -277,6 +277,73 @@ static void test_gather_far(void **state)
     both_free(&dst);
 }
 
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+struct requests {
+    struct both ids, positions, n, table, missing;
+    int64_t from, count;
+    uint64_t stride;
+    bool chosen; /* by positions */
+};
+
+static struct requests requests_new(void)
+{
+    struct requests r = {
+        .from = (int64_t)rnd(50), .count = size_below(2000), .stride = 1 + rnd(600), .chosen = rnd(2)};
+    const size_t rows = (size_t)(r.from + 2 * r.count) + 1;
+    r.ids = both_new(rows * I64);
+    r.positions = both_new((size_t)r.count * I32);
+    r.n = both_new(I64);
+    r.table = both_new((size_t)r.count * sizeof(struct pst_request));
+    r.missing = both_new((size_t)r.count * I32);
+    for (size_t i = 0; i < rows; i++)
+        ((int64_t *)r.ids.host)[i] = (int64_t)rnd((uint64_t)1 << 40);
+    for (int64_t i = 0; i < r.count; i++)
+        ((int32_t *)r.positions.host)[i] = (int32_t)(2 * i + (int64_t)rnd(2));
+    *(int64_t *)r.n.host = r.count;
+    send(&r.ids);
+    send(&r.positions);
+    send(&r.n);
+    return r;
+}
+
+/* The CPU's against what kernels.h says, and CUDA's against the CPU's. */
+static void test_requests(void **state)
+{
+    (void)state;
+    enum { ARRAY = 7, FIRST = 8192 };
+    FOR_SHAPES
+    {
+        struct requests r = requests_new();
+        const int64_t *ids = r.ids.host;
+        const int32_t *positions = r.chosen ? r.positions.host : NULL,
+                      *positions_there = r.chosen ? r.positions.device : NULL;
+        const struct pst_twin_n n = {r.n.device, r.count + (int64_t)rnd(900)};
+        cpu->requests(NULL, ids, positions, r.from, r.count, ARRAY, FIRST, r.stride, r.table.host,
+                      r.missing.host);
+        for (int64_t i = 0; i < r.count; i++) {
+            const int64_t at = r.from + (positions ? positions[i] : i);
+            const struct pst_request *q = (struct pst_request *)r.table.host + i;
+            assert_int_equal(((int32_t *)r.missing.host)[i], at);
+            assert_true(q->op == PST_REQUEST_READ && q->array == ARRAY && q->rows == 1);
+            assert_true(q->row == (uint64_t)ids[at] && q->tag == q->row);
+            assert_true(q->offset == FIRST + (uint64_t)at * r.stride);
+        }
+        if (rnd(2))
+            cuda->requests(queue, r.ids.device, positions_there, r.from, r.count, ARRAY, FIRST, r.stride,
+                           r.table.device, r.missing.device);
+        else
+            cuda->requests_n(queue, r.ids.device, positions_there, r.from, n, ARRAY, FIRST, r.stride,
+                             r.table.device, r.missing.device);
+        settled(PST_OK);
+        same_bytes(&r.table, r.table.bytes, "requests");
+        same_bytes(&r.missing, r.missing.bytes, "missing");
+        struct both *every[] = {&r.ids, &r.positions, &r.n, &r.table, &r.missing};
+        for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+            both_free(every[i]);
+    }
+}
+
 /* ---- a batch ------------------------------------------------------------------------------------- */
 
 enum { HOPS = 2, SEEDS = 40, ROOM = 8000, ROW = 64 };
@@ -409,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_tiers),
         cmocka_unit_test(test_gather_far),
+        cmocka_unit_test(test_requests),
         cmocka_unit_test(test_batch_without_host),
         cmocka_unit_test(test_batch_that_fails),
     };

@@ -78,22 +78,20 @@ int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, 
                           int64_t n, uint64_t asked)
 {
     const struct pst_minibatch_layout *l = &f->layout;
-    const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at) + from;
+    const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at);
     struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at) + asked;
     int32_t *missing = (int32_t *)(void *)(slot + l->missing_at) + asked;
     int64_t wrote = 0;
+    if (f->types == NULL) {
+        pst_k_requests(NULL, ids, positions, from, n, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
+                       table, missing);
+        return n;
+    }
     for (int64_t i = 0; i < n; i++) {
-        const int64_t at = positions != NULL ? positions[i] : i;
-        missing[wrote] = (int32_t)(from + at);
-        table[wrote] = (struct pst_request){
-            .op = PST_REQUEST_READ,
-            .array = PST_ARRAY_FEATURES,
-            .rows = 1,
-            .row = (uint64_t)ids[at],
-            .offset = l->features_at + (uint64_t)(from + at) * l->stride_bytes,
-            .tag = (uint64_t)ids[at],
-        };
-        wrote += f->types == NULL || request_of_type(f, slot + table[wrote].offset, &table[wrote]);
+        const int32_t at = positions != NULL ? positions[i] : (int32_t)i;
+        pst_k_requests(NULL, ids, &at, from, 1, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
+                       table + wrote, missing + wrote);
+        wrote += request_of_type(f, slot + table[wrote].offset, &table[wrote]);
     }
     return wrote;
 }

@@ -6,8 +6,16 @@
 #include "common/error.h"
 #include "common/slots/request.h"
 #include "common/stage.h"
+#include "common/store/array_id.h"
 
 enum { HITS, MISSES, GPU_HITS, OWN }; /* the filler's own numbers */
+
+/* Kernels make the requests, unless vertices have types. Then the rows of types without features are not
+ * requested, and the host decides. */
+static bool requests_on_device(const struct pst_filler *f)
+{
+    return f->types == NULL;
+}
 
 pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f, struct pst_device *device,
                               const struct pst_csc *device_graph, const struct pst_sampling_opened *algorithm)
@@ -15,6 +23,8 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
     const uint64_t rows = (uint64_t)f->layout.size.n[f->layout.size.hops];
     d->filler = f;
     d->device_s = 0;
+    const enum pst_twin_memory missed =
+        requests_on_device(f) ? PST_TWIN_MEMORY_DEVICE : PST_TWIN_MEMORY_PINNED;
     void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL;
     pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, algorithm, &f->layout.size);
     if (rc == PST_OK && d->cache)
@@ -24,8 +34,7 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
         rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_row, "a batch's hits",
                              &hit_row);
     if (rc == PST_OK && d->cache)
-        rc = pst_device_take(device, PST_TWIN_MEMORY_PINNED, rows * sizeof *d->miss_pos, "a batch's misses",
-                             &miss_pos);
+        rc = pst_device_take(device, missed, rows * sizeof *d->miss_pos, "a batch's misses", &miss_pos);
     d->hit_pos = hit_pos;
     d->hit_row = hit_row;
     d->miss_pos = miss_pos;
@@ -55,6 +64,19 @@ static void find_rows(struct pst_filler_device *d)
     x->device->twin->count_below_n(x->device->q, d->hit_row,
                                    (struct pst_twin_n){pst_expand_device_own(x, HITS), rows.most},
                                    d->tiers.near_rows, pst_expand_device_own(x, GPU_HITS));
+}
+
+/* Requests the rows that are not cached: all rows if there is no cache. */
+static void request_rows(struct pst_filler_device *d, char *slot)
+{
+    const struct pst_expander_device *x = &d->expander;
+    const struct pst_minibatch_layout *l = &d->filler->layout;
+    const int64_t *n =
+        d->cache ? pst_expand_device_own(x, MISSES) : pst_expand_device_vertices(x, l->size.hops);
+    x->device->twin->requests_n(
+        x->device->q, x->vertices, d->cache ? d->miss_pos : NULL, 0,
+        (struct pst_twin_n){n, l->size.n[l->size.hops]}, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
+        (struct pst_request *)(void *)(slot + l->requests_at), (int32_t *)(void *)(slot + l->missing_at));
 }
 
 /* Gathers the cached rows of both tiers. There are none if the batch did not fit. */
@@ -89,6 +111,8 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
                               sizeof *x->vertices, NULL, rows, sizeof *x->vertices);
     if (d->cache)
         find_rows(d);
+    if (l->stride_bytes > 0 && requests_on_device(d->filler))
+        request_rows(d, slot);
     pst_expand_device_record(&d->expander, OWN);
     if (d->cache)
         bring_rows(d, cached != NULL ? cached : slot + l->features_at);
@@ -115,7 +139,8 @@ static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *j
     memcpy(mb.n, found->n, sizeof mb.n);
     for (int h = 0; h < found->hops; h++)
         *(int32_t *)(void *)(slot + mb.indptr_at[h]) = 0;
-    misses = pst_fill_requests(f, slot, 0, d->cache ? d->miss_pos : NULL, misses, 0);
+    if (!requests_on_device(f))
+        misses = pst_fill_requests(f, slot, 0, d->cache ? d->miss_pos : NULL, misses, 0);
     pst_fill_finish(f, job, slot, &mb, (uint64_t)misses);
     result->requests = (uint64_t)misses;
     result->bytes_used = mb.bytes_used;

@@ -16,7 +16,7 @@ struct pst_filler_device {
     const struct pst_cache *cache; /* NULL: there is none; in the device's memory */
     struct pst_twin_tiers tiers;   /* the cached rows: near in the device's memory, far in pinned memory */
     int32_t *hit_pos, *hit_row;
-    int32_t *miss_pos; /* pinned host memory, from which the host makes requests */
+    int32_t *miss_pos; /* in the device's memory; if the host makes the requests (types), in pinned memory */
     double device_s;   /* time spent waiting so far, in seconds */
 };
 
