@@ -103,6 +103,12 @@ PST_API void pst_k_requests(struct pst_queue *q, const int64_t *ids, const int32
                             int64_t n, uint16_t array, uint64_t first, uint64_t stride,
                             struct pst_request *table, int32_t *missing);
 
+/* Copies n items of item_bytes (a multiple of 4; at most 2^32 words of 4 bytes in all) from src to dst, both
+ * of alignment 4, and adds the hash of these words to *digest, modulo 2^64: the sum of
+ * pst_k_digest_term(array, i, word i) of digest.h. dst NULL: copies nothing. */
+PST_API void pst_k_copy_digest(struct pst_queue *q, const void *src, void *dst, int64_t n,
+                               uint64_t item_bytes, uint64_t array, uint64_t *digest);
+
 /* C(m,n) = alpha op(A) op(B) + beta C. Leading dimensions are in elements. threads: 1 or more; CPU only. */
 PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
                         pst_real alpha, const pst_real *a, int64_t lda, const pst_real *b, int64_t ldb,

@@ -37,6 +37,7 @@ PST_BEGIN_DECLS
     X(lookup)                                                                                                \
     X(gather)                                                                                                \
     X(requests)                                                                                              \
+    X(copy_digest)                                                                                           \
     X(gemm)                                                                                                  \
     X(mean)                                                                                                  \
     X(mean_grad)                                                                                             \
@@ -104,6 +105,7 @@ struct pst_twin_n {
     X(count_below)                                                                                           \
     X(gather)                                                                                                \
     X(requests)                                                                                              \
+    X(copy_digest)                                                                                           \
     X(gather_tiers)                                                                                          \
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
@@ -131,6 +133,8 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
 void pst_kn_requests(struct pst_queue *q, const int64_t *ids, const int32_t *positions, int64_t from,
                      struct pst_twin_n n, uint16_t array, uint64_t first, uint64_t stride,
                      struct pst_request *table, int32_t *missing);
+void pst_kn_copy_digest(struct pst_queue *q, const void *src, void *dst, struct pst_twin_n n,
+                        uint64_t item_bytes, uint64_t array, uint64_t *digest);
 /* Rows of two tiers: rows 0 to near_rows - 1 lie at near, the others at far, which can be pinned host memory
  * that kernels read in place. NULL: that tier has no rows. */
 struct pst_twin_tiers {

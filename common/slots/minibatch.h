@@ -62,13 +62,20 @@ struct pst_minibatch {
     uint32_t served;        /* number of requested rows that have been read; the sampler writes 0 */
     uint32_t grain;         /* which of the batch's grains (parameter `grains`) these seeds belong to */
     uint64_t stride_bytes;  /* from one feature row to the next */
-    uint64_t digest;        /* XXH3 of n, vertices and blocks: equal samples have equal digests */
+    uint64_t digest;        /* of n, vertices and blocks (below): equal samples have equal digests */
     int64_t n[PST_HOPS_MAX + 1];
     uint64_t vertices_at, labels_at, features_at, requests_at, missing_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
     uint64_t weights_at[PST_HOPS_MAX];   /* 0: the edges have no weights */
     uint64_t relations_at[PST_HOPS_MAX]; /* 0: the edges have no relations */
 };
+
+/* The digest is XXH3 of n[0..hops], with a seed: the sum of the hashes of the arrays, modulo 2^64. An array's
+ * hash is what pst_k_copy_digest (kernels.h) adds for it, with one of these numbers for `array`. Of
+ * indptr[h], the first number, which is 0, is left out. */
+enum { PST_MINIBATCH_INDPTR, PST_MINIBATCH_INDICES, PST_MINIBATCH_WEIGHTS, PST_MINIBATCH_RELATIONS };
+#define PST_MINIBATCH_DIGEST_VERTICES 0
+#define PST_MINIBATCH_DIGEST_OF(hop, which) (1 + 4 * (uint64_t)(hop) + (uint64_t)(which))
 
 static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t offset)
 {

@@ -56,6 +56,12 @@ void pst_kn_requests(struct pst_queue *q, const int64_t *ids, const int32_t *pos
     pst_k_requests(q, ids, positions, from, value_of(n), array, first, stride, table, missing);
 }
 
+void pst_kn_copy_digest(struct pst_queue *q, const void *src, void *dst, struct pst_twin_n n,
+                        uint64_t item_bytes, uint64_t array, uint64_t *digest)
+{
+    pst_k_copy_digest(q, src, dst, value_of(n), item_bytes, array, digest);
+}
+
 void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
                          const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
                          struct pst_twin_n n, uint64_t row_bytes)

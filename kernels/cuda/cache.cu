@@ -207,6 +207,10 @@ static_assert(sizeof(struct pst_request) == 2 * sizeof(half_request) &&
 __global__ void __launch_bounds__(PST_CU_THREADS) requests(requesting r)
 {
     const int64_t halves = 2 * pst_cu_value(r.n, r.status);
+    if (pst_cu_first() == 0) {
+        PST_CU_CROSSES(r.table, (size_t)halves * sizeof(half_request));
+        PST_CU_CROSSES(r.missing, (size_t)halves / 2 * sizeof *r.missing);
+    }
     for (int64_t h = pst_cu_first(); h < halves; h += pst_cu_step()) {
         const int64_t i = h / 2, at = r.from + (r.positions ? r.positions[i] : i);
         const uint64_t row = (uint64_t)r.ids[at];

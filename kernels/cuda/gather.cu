@@ -1,9 +1,10 @@
-/* gather.cu: copies rows within GPU memory, from pinned host memory, which it reads in place, or to it. A
- * warp (for short rows, a part of one) copies ROWS_AT_ONCE rows at once, in the widest pieces that all
- * addresses allow, and makes all loads before the first store. Registers leave room for at least 768
- * threads on a multiprocessor, each with four loads of 16 bytes: 48 KiB in flight. Its share of bandwidth
- * times latency on Hopper, 25 GB/s by 0.7 us, is below 20 KiB. */
+/* gather.cu: copies rows within GPU memory, from pinned host memory, which it reads in place, or to it;
+ * hashes arrays that it copies. A warp (for short rows, a part of one) copies ROWS_AT_ONCE rows at once, in
+ * the widest pieces that all addresses allow, and makes all loads before the first store. Registers leave
+ * room for at least 768 threads on a multiprocessor, each with four loads of 16 bytes: 48 KiB in flight. Its
+ * share of bandwidth times latency on Hopper, 25 GB/s by 0.7 us, is below 20 KiB. */
 #include "kernels/cuda/queue.cuh"
+#include "kernels/digest.h"
 
 namespace
 {
@@ -42,6 +43,10 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
             const int64_t at = i + k < n ? i + k : i; /* past the end: the first row once more */
             from[k] = row_at<TIERS>(g, g.src_row ? g.src_row[at] : at);
             to[k] = g.dst + (uint64_t)(g.dst_pos ? g.dst_pos[at] : at) * g.dst_stride;
+            if (lane == 0 && i + k < n) {
+                PST_CU_CROSSES(from[k], g.row_bytes);
+                PST_CU_CROSSES(to[k], g.row_bytes);
+            }
         }
         for (uint64_t p = lane; p < pieces; p += lanes) {
             W piece[ROWS];
@@ -81,6 +86,10 @@ template <class W> __global__ void __launch_bounds__(PST_CU_THREADS) flat(gather
             if (i + k * step < pieces)
                 to[i + k * step] = piece[k];
     }
+    if (first == 0) {
+        PST_CU_CROSSES(g.src, (size_t)bytes);
+        PST_CU_CROSSES(g.dst, (size_t)bytes);
+    }
     for (int64_t i = first; i < head; i += step)
         g.dst[i] = g.src[i];
     for (int64_t i = head + pieces * (int64_t)sizeof(W) + first; i < bytes; i += step)
@@ -111,6 +120,78 @@ template <class W, int ROWS, bool TIERS> void launch(struct pst_queue *q, const 
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
     const unsigned blocks = pst_cu_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_CU_THREADS >> shift);
     pst_cu_on(q, blocks)(gather<W, ROWS, TIERS>, g, shift);
+}
+
+struct digesting {
+    uint64_t array, *digest;
+};
+
+/* Adds the values of a block's threads to *to. */
+__device__ __forceinline__ void add_of_block(uint64_t value, uint64_t *to)
+{
+    PST_CU_SHARED(uint64_t, of_warp, [PST_CU_THREADS / PST_CU_WARP]);
+    for (int with = PST_CU_WARP / 2; with > 0; with /= 2)
+        value += __shfl_xor_sync(0xFFFFFFFFu, value, with);
+    if (threadIdx.x % PST_CU_WARP == 0)
+        of_warp[threadIdx.x / PST_CU_WARP] = value;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    for (int w = 1; w < PST_CU_THREADS / PST_CU_WARP; w++)
+        value += of_warp[w];
+    if (value != 0)
+        (void)atomicAdd(reinterpret_cast<unsigned long long *>(to), (unsigned long long)value);
+}
+
+union words_of_piece {
+    uint4 piece;
+    uint32_t word[4];
+};
+
+/* flat() that also hashes what it copies: in pieces of 16 bytes if both sides allow, and else (WORDS is 1) in
+ * words. */
+template <int WORDS> __global__ void __launch_bounds__(PST_CU_THREADS) flat_digest(gathering g, digesting d)
+{
+    const uint32_t *from = reinterpret_cast<const uint32_t *>(g.src);
+    uint32_t *to = reinterpret_cast<uint32_t *>(g.dst);
+    const int64_t words = pst_cu_value(g.n, g.status) * (int64_t)(g.row_bytes / sizeof *from),
+                  first = pst_cu_first(), step = pst_cu_step();
+    const int64_t head =
+        WORDS == 1 ? words
+                   : min(words, (int64_t)(-reinterpret_cast<uintptr_t>(from) % sizeof(uint4) / sizeof *from));
+    const int64_t pieces = (words - head) / 4;
+    uint64_t sum = 0;
+    for (int64_t i = first; i < pieces; i += ROWS_AT_ONCE * step) {
+        words_of_piece piece[ROWS_AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < ROWS_AT_ONCE; k++)
+            piece[k].piece =
+                reinterpret_cast<const uint4 *>(from + head)[i + k * step < pieces ? i + k * step : i];
+#pragma unroll
+        for (int k = 0; k < ROWS_AT_ONCE; k++) {
+            const int64_t at = i + k * step;
+            if (at >= pieces)
+                continue;
+            if (to)
+                reinterpret_cast<uint4 *>(to + head)[at] = piece[k].piece;
+#pragma unroll
+            for (int w = 0; w < 4; w++)
+                sum += pst_k_digest_term(d.array, (uint64_t)(head + 4 * at + w), piece[k].word[w]);
+        }
+    }
+    for (int64_t i = first; i < words - 4 * pieces; i += step) { /* the words before and behind the pieces */
+        const int64_t at = i < head ? i : i + 4 * pieces;
+        const uint32_t word = from[at];
+        if (to)
+            to[at] = word;
+        sum += pst_k_digest_term(d.array, (uint64_t)at, word);
+    }
+    if (first == 0) {
+        PST_CU_CROSSES(from, (size_t)words * sizeof *from);
+        if (to)
+            PST_CU_CROSSES(to, (size_t)words * sizeof *to);
+    }
+    add_of_block(sum, d.digest);
 }
 
 template <bool TIERS> void gather_rows(struct pst_queue *q, const gathering &g)
@@ -161,4 +242,35 @@ void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, con
                   void *dst, uint64_t dst_stride, const int32_t *dst_pos, int64_t n, uint64_t row_bytes)
 {
     pst_kn_gather(q, src, src_stride, src_row, dst, dst_stride, dst_pos, {NULL, n}, row_bytes);
+}
+
+void pst_kn_copy_digest(struct pst_queue *q, const void *src, void *dst, struct pst_twin_n n,
+                        uint64_t item_bytes, uint64_t array, uint64_t *digest)
+{
+    const uintptr_t apart = dst ? (uintptr_t)src ^ (uintptr_t)dst : 0;
+    assert(n.most >= 0 && n.most <= INT32_MAX && item_bytes % sizeof(uint32_t) == 0 &&
+           ((uintptr_t)src | apart) % sizeof(uint32_t) == 0);
+    const gathering g = {static_cast<const char *>(src),
+                         static_cast<char *>(dst),
+                         item_bytes,
+                         item_bytes,
+                         item_bytes,
+                         NULL,
+                         NULL,
+                         n,
+                         q->status,
+                         0,
+                         0};
+    const int64_t words = n.most * (int64_t)(item_bytes / sizeof(uint32_t));
+    if (apart % sizeof(uint4) == 0)
+        pst_cu_on(q, pst_cu_grid(q, words / 4 + 1, PST_CU_THREADS * ROWS_AT_ONCE))(flat_digest<4>, g,
+                                                                                   digesting{array, digest});
+    else
+        pst_cu_on(q, pst_cu_grid(q, words, PST_CU_THREADS))(flat_digest<1>, g, digesting{array, digest});
+}
+
+void pst_k_copy_digest(struct pst_queue *q, const void *src, void *dst, int64_t n, uint64_t item_bytes,
+                       uint64_t array, uint64_t *digest)
+{
+    pst_kn_copy_digest(q, src, dst, {NULL, n}, item_bytes, array, digest);
 }

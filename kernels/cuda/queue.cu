@@ -52,6 +52,7 @@ __global__ void write_record(struct pst_twin_record *record, uint64_t sequence, 
     record->rc = *status;
     record->n = n;
     *status = PST_OK;
+    PST_CU_CROSSES(record, sizeof *record);
     pst_cu_publish(&record->sequence, sequence);
 }
 } // namespace

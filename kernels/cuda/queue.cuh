@@ -8,6 +8,9 @@
 
 #include <cuda_runtime.h>
 #include <cublasLt.h>
+#ifdef PST_HOST_BUILD
+#include "kernels/cuda/host/counts.h"
+#endif
 
 enum {
     PST_CU_WARP = 32,
@@ -107,6 +110,12 @@ void *pst_cu_scratch(struct pst_queue *q, size_t bytes);
 #define PST_CU_SHARED_DYNAMIC(type, name)                                                                    \
     extern __shared__ __align__(16) unsigned char pst_cu_dynamic[];                                          \
     type *name = reinterpret_cast<type *>(pst_cu_dynamic)
+#endif
+
+#ifdef PST_HOST_BUILD
+#define PST_CU_CROSSES(at, bytes) pst_cu_host_counts_bus(at, bytes) /* tests count the lines */
+#else
+#define PST_CU_CROSSES(at, bytes) (void)0
 #endif
 
 /* ---- in a kernel --------------------------------------------------------------------------------- */

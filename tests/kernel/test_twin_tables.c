@@ -1,6 +1,7 @@
 /* The twins of dedup, hotness, cache lookup and gather, and of a batch that the host does not see: the same
  * to the last bit. */
 #include "tests/kernel/twin_graph.h"
+#include "kernels/digest.h"
 
 #include <sys/mman.h>
 
@@ -344,6 +345,73 @@ static void test_requests(void **state)
     }
 }
 
+/* ---- hashes -------------------------------------------------------------------------------------- */
+
+/* An array of any alignment and length, copied to another alignment or not at all. The CPU's hash against its
+ * definition, and CUDA's copy and hash against the CPU's. */
+static void test_copy_digest(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        const uint64_t words = 1 + rnd(2), skip = 4 * rnd(5), skip_to = rnd(2) ? skip : 4 * rnd(5),
+                       array = rnd(40), before = rnd(UINT64_MAX);
+        const int64_t n = size_below(rnd(20) ? 3000 : 300000);
+        const size_t bytes = (size_t)n * 4 * words;
+        struct both src = both_new(bytes + 16), dst = both_new(bytes + 16), sum = both_new(I64),
+                    count = both_new(I64);
+        for (size_t i = 0; i < src.bytes / 4; i++)
+            ((uint32_t *)src.host)[i] = (uint32_t)rnd(1 + (uint64_t)rnd(2) * UINT32_MAX);
+        *(uint64_t *)sum.host = before;
+        *(int64_t *)count.host = n;
+        send(&src);
+        send(&dst);
+        send(&sum);
+        send(&count);
+        const bool copies = rnd(4);
+        const char *from = (char *)src.host + skip, *from_there = (char *)src.device + skip;
+        char *to = copies ? (char *)dst.host + skip_to : NULL,
+             *to_there = copies ? (char *)dst.device + skip_to : NULL;
+        cpu->copy_digest(NULL, from, to, n, 4 * words, array, sum.host);
+        uint64_t want = before;
+        for (uint64_t i = 0; i < (uint64_t)n * words; i++)
+            want += pst_k_digest_term(array, i, ((const uint32_t *)(const void *)from)[i]);
+        assert_true(want == *(uint64_t *)sum.host);
+        assert_true(!copies || memcmp(to, from, bytes) == 0);
+        if (rnd(2))
+            cuda->copy_digest(queue, from_there, to_there, n, 4 * words, array, sum.device);
+        else
+            cuda->copy_digest_n(queue, from_there, to_there,
+                                (struct pst_twin_n){count.device, n + (int64_t)rnd(900)}, 4 * words, array,
+                                sum.device);
+        settled(PST_OK);
+        same_bytes(&dst, dst.bytes, "a copy that is hashed");
+        same_bytes(&sum, sum.bytes, "a hash");
+        struct both *every[] = {&src, &dst, &sum, &count};
+        for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+            both_free(every[i]);
+    }
+}
+
+/* A changed word, two swapped words and another array have another hash. */
+static void test_digest_differs(void **state)
+{
+    (void)state;
+    enum { N = 50 };
+    uint32_t words[N] = {0};
+    uint64_t hash[2 * N], other = 0;
+    for (int i = 0; i < 2 * N; i++) {
+        hash[i] = 0;
+        memset(words, 0, sizeof words);
+        words[i % N] = i < N ? 1 : 2;
+        cpu->copy_digest(NULL, words, NULL, N, 4, 0, &hash[i]);
+        for (int j = 0; j < i; j++)
+            assert_true(hash[i] != hash[j]);
+    }
+    cpu->copy_digest(NULL, words, NULL, N, 4, 1, &other);
+    assert_true(other != hash[2 * N - 1]);
+}
+
 /* ---- a batch ------------------------------------------------------------------------------------- */
 
 enum { HOPS = 2, SEEDS = 40, ROOM = 8000, ROW = 64 };
@@ -477,6 +545,8 @@ int main(void)
         cmocka_unit_test(test_gather_tiers),
         cmocka_unit_test(test_gather_far),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_copy_digest),
+        cmocka_unit_test(test_digest_differs),
         cmocka_unit_test(test_batch_without_host),
         cmocka_unit_test(test_batch_that_fails),
     };

@@ -320,10 +320,11 @@ static void counts_are_held(void **state)
         skip();
     assert_int_equal(run(&gpu, "cuda:0", &cached), PST_OK);
     assert_true(gpu.frames > 1 && number_after(gpu.reports, "\"hits\": ") > 0);
-    assert_int_equal(spent[PST_HOST_LAUNCHES], 21);
+    assert_int_equal(spent[PST_HOST_LAUNCHES], 23);
     assert_int_equal(spent[PST_HOST_LIBRARY], 6);
     assert_int_equal(spent[PST_HOST_COPIES], 5);
     assert_int_equal(spent[PST_HOST_WAITS], 1);
+    assert_int_equal(spent[PST_HOST_BUS], 269);
 }
 
 /* CUDA may wait for the stream before it copies more than 64 KiB from pageable memory. */

@@ -7,6 +7,7 @@
 namespace
 {
 constexpr size_t STAGED_MOST = 64 << 10; /* CUDA copies as much from pageable memory without waiting */
+constexpr uintptr_t BUS_LINE = 128; /* bytes of the largest access of a warp, and of a line of its cache */
 std::atomic<uint64_t> counts[PST_HOST_COUNTS];
 } // namespace
 
@@ -22,9 +23,19 @@ void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to)
     }
 }
 
+void pst_cu_host_counts_bus(const void *at, size_t bytes)
+{
+    const uintptr_t first = reinterpret_cast<uintptr_t>(at) / BUS_LINE,
+                    last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) / BUS_LINE;
+    if (bytes > 0 && !pst_cu_host_on_gpu(at))
+        counts[PST_HOST_BUS].fetch_add(last - first + 1, std::memory_order_relaxed);
+}
+
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes)
 {
     pst_cu_host_counts_add(PST_HOST_COPIES);
+    pst_cu_host_counts_bus(a, bytes);
+    pst_cu_host_counts_bus(b, bytes);
     if (bytes > STAGED_MOST && (pst_cu_host_pageable(a) || pst_cu_host_pageable(b)))
         pst_cu_host_counts_add(PST_HOST_PAGEABLE);
 }

@@ -18,14 +18,18 @@ enum pst_cu_host_count {
                            context there */
     PST_HOST_LIBRARY,   /* calls of CUB and cuBLASLt that compute; each launches kernels of its own */
     PST_HOST_QUESTIONS, /* to cuBLASLt's heuristic, for an algorithm */
+    PST_HOST_BUS, /* lines of 128 bytes, begun or whole, of the host's memory that copies, and kernels that
+                     say so with PST_CU_CROSSES, read or write: transactions on the bus */
     PST_HOST_COUNTS,
 };
 
 #ifdef __cplusplus
 void pst_cu_host_counts_add(enum pst_cu_host_count which);
 void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to);
-/* Counts a copy of host memory. */
+/* Counts a copy. */
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes);
+/* Counts the lines between at and at + bytes, if they are the host's memory. */
+void pst_cu_host_counts_bus(const void *at, size_t bytes);
 
 /* For tests, by dlsym: the counts since the last call. */
 extern "C" __attribute__((visibility("default"))) void pst_cu_host_counts(uint64_t out[PST_HOST_COUNTS]);

@@ -470,10 +470,16 @@ bool pst_cu_host_pageable(const void *at)
     const auto pinned = st().pinned.upper_bound(static_cast<const char *>(at));
     if (pinned != st().pinned.begin() && at < std::prev(pinned)->first + std::prev(pinned)->second)
         return false;
+    return !pst_cu_host_on_gpu(at);
+}
+
+bool pst_cu_host_on_gpu(const void *at)
+{
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     for (const auto &o : st().open)
         if (at >= o.second.mapped && at < o.second.mapped + o.second.bytes)
-            return false;
-    return device_of(at) < 0;
+            return true;
+    return device_of(at) >= 0;
 }
 
 /* ---- handles of memory --------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 
 #include "common/error.h"
 
-_Static_assert(PST_EXPAND_DEVICE_NUMBERS >= 2 + 2 * PST_HOPS_MAX + 3,
-               "there is room for vertices, edges and three numbers of the caller's own");
+_Static_assert(PST_EXPAND_DEVICE_NUMBERS >= 2 + 2 * PST_HOPS_MAX + 4,
+               "there is room for vertices, edges and four numbers of the caller's own");
 _Static_assert(PST_EXPAND_DEVICE_NUMBERS <= PST_TWIN_RECORD_COUNTS, "a record holds them");
 
 static int64_t most_edges(const struct pst_minibatch_size *size)
@@ -129,17 +129,19 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
     else
         (void)x->algorithm->algorithm->draw_on_device(x->algorithm->state, &hop);
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
-                        block ? block->indices : NULL);
+                        block ? block->local : NULL);
     (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
     if (!block)
         return;
-    twin->gather_n(q, x->indptr + 1, sizeof *x->indptr, NULL, block->indptr + 1, sizeof *x->indptr, NULL,
-                   dsts, sizeof *x->indptr);
+    twin->copy_digest_n(q, x->indptr + 1, block->indptr + 1, dsts, sizeof *x->indptr,
+                        PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDPTR), block->digest);
+    twin->copy_digest_n(q, block->local, block->indices, edges, sizeof *block->local,
+                        PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDICES), block->digest);
     if (!x->weights)
         return;
     twin->edge_shares_n(q, x->indptr, dsts, x->weights);
-    twin->gather_n(q, x->weights, sizeof *x->weights, NULL, block->weights, sizeof *x->weights, NULL, edges,
-                   sizeof *x->weights);
+    twin->copy_digest_n(q, x->weights, block->weights, edges, sizeof *x->weights,
+                        PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_WEIGHTS), block->digest);
 }
 
 pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key, const int64_t *fanout,

@@ -56,10 +56,14 @@ PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device 
 PST_API void pst_expander_device_release(struct pst_expander_device *x);
 
 /* The destination of a hop's block, in memory that kernels can write: indptr (without its first number, which
- * is 0), indices and, if the algorithm weighs edges, weights, as in minibatch.h. */
+ * is 0), indices and, if the algorithm weighs edges, weights, as in minibatch.h. local: room for the indices
+ * in the device's memory; hops may share it. *digest, in the device's memory: the hashes of the three arrays
+ * are added to it (minibatch.h). */
 struct pst_expand_device_block {
     int32_t *indptr, *indices;
     float *weights;
+    int32_t *local;
+    uint64_t *digest;
 };
 
 /* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. It does not

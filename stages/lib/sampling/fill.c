@@ -96,21 +96,28 @@ int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, 
     return wrote;
 }
 
-static uint64_t digest_of(const struct pst_minibatch *mb, const char *slot)
+/* The sum of the hashes of all arrays (minibatch.h). */
+static uint64_t hash_arrays(const struct pst_minibatch *mb, const char *slot)
 {
-    uint64_t d = XXH3_64bits(mb->n, (mb->hops + 1) * sizeof mb->n[0]);
-    d = XXH3_64bits_withSeed(slot + mb->vertices_at, (size_t)mb->n[mb->hops] * sizeof(int64_t), d);
+    uint64_t sum = 0;
+    pst_k_copy_digest(NULL, slot + mb->vertices_at, NULL, mb->n[mb->hops], sizeof(int64_t),
+                      PST_MINIBATCH_DIGEST_VERTICES, &sum);
     for (uint32_t h = 0; h < mb->hops; h++) {
         const int32_t *indptr = (const int32_t *)(const void *)(slot + mb->indptr_at[h]);
-        d = XXH3_64bits_withSeed(indptr, ((size_t)mb->n[h] + 1) * sizeof *indptr, d);
-        d = XXH3_64bits_withSeed(slot + mb->indices_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t), d);
-        if (mb->weights_at[h] != 0)
-            d = XXH3_64bits_withSeed(slot + mb->weights_at[h], (size_t)indptr[mb->n[h]] * sizeof(float), d);
-        if (mb->relations_at[h] != 0)
-            d = XXH3_64bits_withSeed(slot + mb->relations_at[h], (size_t)indptr[mb->n[h]] * sizeof(int32_t),
-                                     d);
+        const uint64_t of_edges[] = {mb->indices_at[h], mb->weights_at[h], mb->relations_at[h]};
+        pst_k_copy_digest(NULL, indptr + 1, NULL, mb->n[h], sizeof *indptr,
+                          PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDPTR), &sum);
+        for (int i = 0; i < 3; i++)
+            if (of_edges[i] != 0)
+                pst_k_copy_digest(NULL, slot + of_edges[i], NULL, indptr[mb->n[h]], sizeof(int32_t),
+                                  PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDICES + i), &sum);
     }
-    return d;
+    return sum;
+}
+
+static uint64_t digest_of(const struct pst_minibatch *mb, uint64_t hashes)
+{
+    return XXH3_64bits_withSeed(mb->n, (mb->hops + 1) * sizeof mb->n[0], hashes);
 }
 
 static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
@@ -122,14 +129,14 @@ static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
 }
 
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
-                     struct pst_minibatch *mb, uint64_t asked)
+                     struct pst_minibatch *mb, uint64_t asked, const uint64_t *hashes)
 {
     write_labels(f, slot, mb->n[0]);
     mb->requests = (uint32_t)asked;
     mb->last_micro = job->last_micro;
     mb->bytes_used = mb->features_at + (uint64_t)mb->n[mb->hops] * mb->stride_bytes;
     const double begin = pst_now();
-    mb->digest = digest_of(mb, slot);
+    mb->digest = digest_of(mb, hashes != NULL ? *hashes : hash_arrays(mb, slot));
     f->digest_s += pst_now() - begin;
     memcpy(slot, mb, sizeof *mb);
 }
@@ -228,7 +235,7 @@ static pst_rc end_slot(struct pst_fill_work *w)
     if (rc != PST_OK)
         return rc;
     copy_hits(w);
-    pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests);
+    pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests, NULL);
     return announce_rows(w, true);
 }
 
@@ -255,7 +262,7 @@ void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, 
     mb.requests = (uint32_t)requests;
     for (uint32_t h = 0; h < mb.hops; h++)
         memset(slot + mb.indptr_at[h], 0, sizeof(int32_t));
-    mb.digest = digest_of(&mb, slot);
+    mb.digest = digest_of(&mb, hash_arrays(&mb, slot));
     memcpy(slot, &mb, sizeof mb);
 }
 

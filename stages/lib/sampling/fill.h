@@ -122,9 +122,10 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
 /* Makes the slot an empty minibatch. requests: how many were announced. */
 void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, char *slot,
                     uint64_t requests);
-/* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. */
+/* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. hashes: the sum of the
+ * hashes of all arrays (minibatch.h); NULL: it is computed here. */
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
-                     struct pst_minibatch *mb, uint64_t requests);
+                     struct pst_minibatch *mb, uint64_t requests, const uint64_t *hashes);
 /* Writes requests for the rows of vertices from + positions[0..n), behind `before` earlier requests.
  * positions NULL: from + 0..n. Returns how many it wrote: types without features need none. */
 int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,

@@ -8,7 +8,7 @@
 #include "common/stage.h"
 #include "common/store/array_id.h"
 
-enum { HITS, MISSES, GPU_HITS, OWN }; /* the filler's own numbers */
+enum { HITS, MISSES, GPU_HITS, HASHES, OWN }; /* the filler's own numbers */
 
 /* Kernels make the requests, unless vertices have types. Then the rows of types without features are not
  * requested, and the host decides. */
@@ -25,8 +25,14 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
     d->device_s = 0;
     const enum pst_twin_memory missed =
         requests_on_device(f) ? PST_TWIN_MEMORY_DEVICE : PST_TWIN_MEMORY_PINNED;
-    void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL;
+    void *hit_pos = NULL, *hit_row = NULL, *miss_pos = NULL, *local = NULL;
+    int64_t edges = 1;
+    for (int h = 0; h < f->layout.size.hops; h++)
+        edges = pst_max_i64(edges, f->layout.size.edges[h]);
     pst_rc rc = pst_expander_device_init(&d->expander, device, device_graph, algorithm, &f->layout.size);
+    if (rc == PST_OK)
+        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)edges * sizeof *d->local,
+                             "a hop's indices", &local);
     if (rc == PST_OK && d->cache)
         rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, rows * sizeof *d->hit_pos, "a batch's hits",
                              &hit_pos);
@@ -38,6 +44,7 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
     d->hit_pos = hit_pos;
     d->hit_row = hit_row;
     d->miss_pos = miss_pos;
+    d->local = local;
     return rc;
 }
 
@@ -49,6 +56,7 @@ void pst_filler_device_release(struct pst_filler_device *d)
     pst_device_give(device, d->hit_pos);
     pst_device_give(device, d->hit_row);
     pst_device_give(device, d->miss_pos);
+    pst_device_give(device, d->local);
     pst_expander_device_release(&d->expander);
     *d = (struct pst_filler_device){0};
 }
@@ -100,15 +108,16 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
     const struct pst_twin_n rows = {pst_expand_device_vertices(x, hops), l->size.n[hops]};
     const struct pst_sample_key key = {.seed = job->seed, .epoch = job->epoch, .batch = job->batch_in_epoch};
     struct pst_expand_device_block blocks[PST_HOPS_MAX];
+    uint64_t *hashes = (uint64_t *)(void *)pst_expand_device_own(x, HASHES);
     for (int h = 0; h < hops; h++)
         blocks[h] = (struct pst_expand_device_block){
             (int32_t *)(void *)(slot + l->indptr_at[h]), (int32_t *)(void *)(slot + l->indices_at[h]),
-            l->size.weights ? (float *)(void *)(slot + l->weights_at[h]) : NULL};
+            l->size.weights ? (float *)(void *)(slot + l->weights_at[h]) : NULL, d->local, hashes};
     const pst_rc rc = pst_expand_device(&d->expander, key, d->filler->fanout, job->seeds, job->n, blocks);
     if (rc != PST_OK)
         return rc;
-    x->device->twin->gather_n(x->device->q, x->vertices, sizeof *x->vertices, NULL, slot + l->vertices_at,
-                              sizeof *x->vertices, NULL, rows, sizeof *x->vertices);
+    x->device->twin->copy_digest_n(x->device->q, x->vertices, slot + l->vertices_at, rows,
+                                   sizeof *x->vertices, PST_MINIBATCH_DIGEST_VERTICES, hashes);
     if (d->cache)
         find_rows(d);
     if (l->stride_bytes > 0 && requests_on_device(d->filler))
@@ -132,7 +141,8 @@ pst_rc pst_fill_device_explain(const struct pst_device *device, const struct pst
 }
 
 static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *job, char *slot,
-                       const struct pst_minibatch_size *found, int64_t misses, struct pst_fill_result *result)
+                       const struct pst_minibatch_size *found, int64_t misses, uint64_t hashes,
+                       struct pst_fill_result *result)
 {
     struct pst_filler *f = d->filler;
     struct pst_minibatch mb = pst_fill_begin(f, job);
@@ -141,7 +151,7 @@ static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_job *j
         *(int32_t *)(void *)(slot + mb.indptr_at[h]) = 0;
     if (!requests_on_device(f))
         misses = pst_fill_requests(f, slot, 0, d->cache ? d->miss_pos : NULL, misses, 0);
-    pst_fill_finish(f, job, slot, &mb, (uint64_t)misses);
+    pst_fill_finish(f, job, slot, &mb, (uint64_t)misses, &hashes);
     result->requests = (uint64_t)misses;
     result->bytes_used = mb.bytes_used;
     return PST_OK;
@@ -188,7 +198,7 @@ pst_rc pst_fill_device(struct pst_filler_device *d, const struct pst_fill_job *j
     result->gpu_hits = hits > 0 ? (uint64_t)own[GPU_HITS] : 0;
     struct pst_fill_span *submit = &result->submit[l->size.hops];
     submit->begin_s = pst_now();
-    rc = complete(d, job, slot, &found, n - hits, result);
+    rc = complete(d, job, slot, &found, n - hits, (uint64_t)own[HASHES], result);
     submit->end_s = pst_now();
     return rc == PST_OK ? announce(to, result->parts++, l->requests_at, result->requests, true) : rc;
 }

@@ -17,6 +17,7 @@ struct pst_filler_device {
     struct pst_twin_tiers tiers;   /* the cached rows: near in the device's memory, far in pinned memory */
     int32_t *hit_pos, *hit_row;
     int32_t *miss_pos; /* in the device's memory; if the host makes the requests (types), in pinned memory */
+    int32_t *local;    /* the indices of one hop */
     double device_s;   /* time spent waiting so far, in seconds */
 };
 
