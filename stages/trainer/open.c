@@ -80,12 +80,9 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t)
     pst_rc rc = pst_device_open(&t->device, pst_device_name(self));
     if (rc != PST_OK || !pst_device_is_cuda(&t->device))
         return rc;
-    /* an index takes four bytes of the slot, so there are no more edges than this */
-    rc = pst_device_queue(&t->device, (struct pst_queue_options){
-                                          .most = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)),
-                                          .columns = widest,
-                                          .products = true,
-                                          .tf32 = t->tf32});
+    /* the model reserves what a batch needs: pst_gnn_model_grow */
+    rc = pst_device_queue(&t->device,
+                          (struct pst_queue_options){.columns = widest, .products = true, .tf32 = t->tf32});
     if (rc == PST_OK)
         rc = pst_inputs_stage(&t->inputs);
     return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;

@@ -275,6 +275,7 @@ static void test_counts(void **state)
     assert_int_equal(spent[PST_HOST_COPIES], 6);
     assert_int_equal(spent[PST_HOST_PAGEABLE], 0);
     assert_int_equal(spent[PST_HOST_QUESTIONS], 0);
+    assert_int_equal(spent[PST_HOST_BUS], 167);
     assert_int_equal(spent[PST_HOST_WAITS] - (uint64_t)gpu_own_waits, 1);
     host_end(&gpu);
 }
@@ -310,14 +311,48 @@ static void test_refusals(void **state)
     (void)state;
     if (!gpu_is_virtual())
         skip();
-    setenv("PENSTOCK_HOST_GPU_BYTES", "39000000", 1);
-    expect_no_start("cuda:0", "bytes of device memory; 39000000 of its 39000000 bytes are free");
-    setenv("PENSTOCK_HOST_GPU_BYTES", "41000000", 1);
-    expect_no_start("cuda:0", "the activations of");
+    setenv("PENSTOCK_HOST_GPU_BYTES", "37000000", 1);
+    expect_no_start("cuda:0", "bytes of device memory; 37000000 of its 37000000 bytes are free");
     unsetenv("PENSTOCK_HOST_GPU_BYTES");
     expect_no_start("cuda:7", "cannot use cuda:7");
     expect_no_start("cuda:x", "expected cpu:N or cuda:N");
     assert_int_equal(virtual_gpu_left(), 0); /* all that was taken was given back */
+}
+
+/* Memory is for the batches that come, not for the largest that a slot could hold. */
+static void test_memory_grows(void **state)
+{
+    (void)state;
+    enum { SLOT = 64 << 20 };
+    struct pst_stage gpu;
+    if (!gpu_is_virtual())
+        skip();
+    setenv("PENSTOCK_HOST_GPU_BYTES", "110000000", 1); /* the slot, the workspace of products, and 9 MB */
+    host_init(&gpu, in_scratch("memory"));
+    gpu.device = "cuda:0";
+    gpu.need = SLOT;
+    assert_int_equal(host_open(&gpu), PST_OK);
+    assert_int_equal(tell(&gpu, PST_EV_START), PST_OK);
+    const struct pst_gnn_model *model = &gpu.state->model;
+    send_half(&gpu, 0, 0);
+    const size_t half = model->work_bytes;
+    const int64_t half_most = model->most;
+    send_half(&gpu, 0, 1);
+    assert_int_equal(send_batch(&gpu, 1), PST_OK);
+    assert_true(half > 0 && half < model->work_bytes && 0 < half_most && half_most < model->most);
+    assert_true(model->work_bytes < model->work_limit / 50);
+    unsetenv("PENSTOCK_HOST_GPU_BYTES");
+    host_end(&gpu);
+    host_init(&gpu, in_scratch("no-memory"));
+    gpu.device = "cuda:0";
+    assert_int_equal(host_open(&gpu), PST_OK);
+    assert_int_equal(tell(&gpu, PST_EV_START), PST_OK);
+    setenv("PENSTOCK_HOST_GPU_BYTES", "1000", 1);
+    assert_int_equal(send_batch(&gpu, 0), PST_E_NOMEM);
+    unsetenv("PENSTOCK_HOST_GPU_BYTES");
+    if (!strstr(pst_error_text(), "the activations of a batch"))
+        fail_msg("%s", pst_error_text());
+    host_end(&gpu);
 }
 
 static int setup_all(void **state)
@@ -332,7 +367,7 @@ int main(void)
         cmocka_unit_test(test_models),       cmocka_unit_test(test_epochs_agree),
         cmocka_unit_test(test_halves_agree), cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_counts),       cmocka_unit_test(test_degrees_are_pinned),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory_grows), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown);
 }

@@ -276,10 +276,11 @@ static pst_rc take_device(struct pst_gnn_model *model)
 {
     struct pst_device *device = model->config.device;
     const int64_t all = 4 * model->size + pst_gnn_width(model->running_size);
-    char what[160];
+    char what[64];
     void *at;
     (void)snprintf(what, sizeof what, "a model of %lld parameters", (long long)model->size);
-    pst_rc rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
+    const pst_rc rc =
+        pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
     if (rc != PST_OK)
         return rc;
     pst_real *reals = at;
@@ -288,12 +289,43 @@ static pst_rc take_device(struct pst_gnn_model *model)
                                         .m = reals + 2 * model->size,
                                         .v = reals + 3 * model->size,
                                         .running = reals + 4 * model->size};
-    (void)snprintf(
-        what, sizeof what,
-        "the activations of %lld input rows (a smaller margin, batch or fanout of the sampler needs fewer)",
-        (long long)model->config.rows_max);
-    rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, model->work_bytes, what, &at);
-    model->work = at;
+    return pst_gnn_model_grow(model, update_bytes(model), 0);
+}
+
+/* More than what is needed now: batches differ a little, and a growth waits for the queue. */
+static uint64_t with_margin(uint64_t needed)
+{
+    return needed + needed / 8;
+}
+
+pst_rc pst_gnn_model_grow(struct pst_gnn_model *model, size_t work_bytes, int64_t most)
+{
+    struct pst_device *device = model->config.device;
+    pst_rc rc = PST_OK;
+    if (work_bytes > model->work_bytes) {
+        char what[160];
+        void *at = NULL;
+        const uint64_t wanted =
+            with_margin(work_bytes) < model->work_limit ? with_margin(work_bytes) : model->work_limit;
+        (void)snprintf(what, sizeof what,
+                       "the activations of a batch, %zu bytes (a smaller batch or fanout of the sampler "
+                       "needs fewer)",
+                       work_bytes);
+        pst_device_give(device, model->work);
+        model->work = NULL;
+        model->work_bytes = 0;
+        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, wanted, what, &at);
+        model->work = at;
+        model->work_bytes = rc == PST_OK ? wanted : 0;
+    }
+    if (rc == PST_OK && most > model->most) {
+        int64_t columns = model->config.in;
+        for (int l = 0; l < model->config.layers; l++)
+            columns = pst_max_i64(columns, 2 * pst_gnn_width(model->layer[l].wide));
+        const int64_t wanted = (int64_t)with_margin((uint64_t)most);
+        rc = pst_device_reserve(device, wanted, columns);
+        model->most = rc == PST_OK ? wanted : 0;
+    }
     return rc;
 }
 
@@ -339,7 +371,8 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->terms.compact = config->model == PST_GNN_RGAT;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
-    model->work_bytes = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));
+    model->work_limit = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));
+    model->work_bytes = pst_gnn_model_on_device(model) ? 0 : model->work_limit;
     rc = take_all(model);
     if (rc != PST_OK)
         pst_gnn_model_release(model);

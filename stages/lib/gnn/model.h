@@ -133,8 +133,10 @@ struct pst_gnn_model {
     pst_real *weight, *grad, *m, *v, *running;
     struct pst_gnn_arrays on; /* where steps are made: the arrays above, or the device's */
     int64_t steps;            /* of the optimizer */
-    char *work;               /* activations; on the host, only the part that batches use takes memory */
-    size_t work_bytes;
+    char *work; /* activations; on the host, only the part that batches use takes memory; on a device, it
+                   grows */
+    size_t work_bytes, work_limit; /* now; of the largest batch that the configuration allows */
+    int64_t most;                  /* what the device's queue has scratch memory for: pst_device_reserve */
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team */
     int64_t
@@ -212,6 +214,11 @@ static inline bool pst_gnn_model_on_device(const struct pst_gnn_model *model)
 {
     return model->config.device != NULL && pst_device_is_cuda(model->config.device);
 }
+
+/* On a device: makes `work` at least so large, at most work_limit (what is in it is lost), and has the queue
+ * reserve scratch memory for so many items (pst_device_reserve). It waits for the queue if either has to
+ * grow. PST_E_NOMEM. */
+PST_MUST_USE pst_rc pst_gnn_model_grow(struct pst_gnn_model *model, size_t work_bytes, int64_t most);
 
 /* Adds a tensor to the model, for layer.h's functions; returns where it begins in the flat arrays. */
 int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *what, int64_t rows,

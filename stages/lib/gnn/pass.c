@@ -34,7 +34,23 @@ static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_b
     return batch->mb.feature_dtype != PST_F32 || model->config.input_dropout > 0;
 }
 
-static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+/* What the calls of a pass need of a device's queue, in the items of pst_device_reserve, which have room for
+ * one edge that is sorted. The gradient of a mean over edges also has two rows of sums for each chunk of 64
+ * edges, in panels of columns if they do not fit. A 128th of an item is the size of two floats for each
+ * column and chunk. */
+static int64_t scratch_items(const struct pst_gnn_model *model, const struct pst_gnn_pass *pass)
+{
+    int64_t items = 0, widest = model->config.in;
+    for (int l = 0; l < model->config.layers; l++)
+        widest = pst_max_i64(widest, pst_gnn_width(model->layer[l].wide));
+    for (int l = 0; l < model->config.layers; l++) {
+        items = pst_max_i64(items, pass->edges[l] + pass->edges[l] * widest / 128);
+        items = pst_max_i64(items, pst_max_i64(pass->src[l], pass->dst[l]));
+    }
+    return items;
+}
+
+static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                         struct pst_gnn_pass *pass)
 {
     const struct pst_gnn_config *c = &model->config;
@@ -57,12 +73,17 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     }
     assert(batch->typed || !model->kind->typed);
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
-    if (pass->bytes > model->work_bytes)
+    if (pass->bytes > model->work_limit)
         return pst_fail(PST_E_LIMIT,
                         "a minibatch of %lld input rows needs %zu bytes for activations, but the model has "
                         "only %zu, for at most %lld rows and %lld edges",
-                        (long long)pass->src[0], pass->bytes, model->work_bytes, (long long)c->rows_max,
+                        (long long)pass->src[0], pass->bytes, model->work_limit, (long long)c->rows_max,
                         (long long)c->edges_max);
+    if (pst_gnn_model_on_device(model)) {
+        const pst_rc rc = pst_gnn_model_grow(model, pass->bytes, scratch_items(model, pass));
+        if (rc != PST_OK)
+            return rc;
+    }
     assert(batch->degrees || !model->kind->needs_degrees);
     assert(batch->multilabels || !c->multilabel);
     assert(batch->targets || !c->regression);
