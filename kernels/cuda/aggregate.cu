@@ -1,6 +1,7 @@
 /* aggregate.cu: means over in-neighbours, and their gradient. Rows are added in the order of the edges, as
- * on the CPU. Each lane has its own columns: 16 bytes if the addresses allow it, and it loads the rows of
- * four edges at once.
+ * on the CPU, except in a row of a block with more than PST_CU_CHUNK edges: several warps add up its chunks.
+ * Each lane has its own columns: 16 bytes if the addresses allow it, and it loads the rows of four edges at
+ * once.
  *
  * For the gradient, edges are sorted by source, and a warp adds up what each source gets (edges.cuh). */
 #include "kernels/cuda/edges.cuh"
@@ -75,8 +76,10 @@ __device__ __forceinline__ pst_cu_vec<W> sum_of(const means<P, I> &s, const stre
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            if (source[k] >= 0)
+            if (source[k] >= 0) {
                 row[k] = pst_cu_vec_load<W>(s.in + source[k] * s.ld_in + column);
+                PST_CU_READS_ROW();
+            }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
 #pragma unroll
@@ -86,6 +89,42 @@ __device__ __forceinline__ pst_cu_vec<W> sum_of(const means<P, I> &s, const stre
     if (bad)
         pst_cu_fault(s.status, PST_E_FORMAT);
     return sum;
+}
+
+template <int W, class P, class I>
+__device__ __forceinline__ void put_mean(const means<P, I> &s, int64_t d, int64_t j, pst_cu_vec<W> sum,
+                                         float share)
+{
+#pragma unroll
+    for (int w = 0; w < W; w++)
+        sum.at[w] *= share;
+    pst_cu_vec_store<W>(s.out + d * s.ld_out + j, sum);
+}
+
+/* A row of a block with more than PST_CU_CHUNK edges, by a whole thread block. Each warp adds up every
+ * WARPS-th chunk of edges. Then the sums of the warps are added, the first warp's first. So the order of
+ * additions depends on the number of edges alone. */
+template <int W, class P, class I> __device__ __forceinline__ void hub(const means<P, I> &s, int64_t d)
+{
+    enum { WARPS = PST_CU_THREADS / PST_CU_WARP };
+    PST_CU_SHARED(pst_cu_vec<W>, part, [WARPS][PST_CU_WARP]);
+    const int lane = (int)threadIdx.x % PST_CU_WARP, warp = (int)threadIdx.x / PST_CU_WARP;
+    const int64_t first = s.indptr[d], past = s.indptr[d + 1], mine = first + warp * PST_CU_CHUNK;
+    for (int64_t j = (int64_t)lane * W; j - lane * W < s.dim; j += PST_CU_WARP * W) {
+        pst_cu_vec<W> sum = {};
+        for (int64_t e = mine; j < s.dim && e < past; e += WARPS * PST_CU_CHUNK)
+            sum = sum_of<W>(s, {mine, e, min(e + PST_CU_CHUNK, past), past}, sum, j);
+        part[warp][lane] = sum;
+        __syncthreads();
+        if (warp == 0 && j < s.dim) {
+            for (int other = 1; other < WARPS && first + other * PST_CU_CHUNK < past; other++)
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    sum.at[w] += part[other][lane].at[w];
+            put_mean<W>(s, d, j, sum, 1.0f / (float)(past - first));
+        }
+        __syncthreads();
+    }
 }
 
 /* 2^shift lanes for each row of out. */
@@ -98,17 +137,33 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 4) mean(means<P, I> s, int shi
         const float share = r.first < r.past ? 1.0f / (float)(r.past - r.first) : 0;
         if (!s.last && r.begin == r.end)
             continue;
+        if (!CHECKED<P> && r.end - r.begin > PST_CU_CHUNK) /* hubs() does it */
+            continue;
         for (int64_t j = (int64_t)lane * W; j < s.dim; j += (int64_t)W << shift) {
-            float *out = s.out + d * s.ld_out + j;
             pst_cu_vec<W> sum = {};
             if (r.begin > r.first)
-                sum = pst_cu_vec_load<W>(out);
-            sum = sum_of<W>(s, r, sum, j);
-#pragma unroll
-            for (int w = 0; s.last && w < W; w++)
-                sum.at[w] *= share;
-            pst_cu_vec_store<W>(out, sum);
+                sum = pst_cu_vec_load<W>(s.out + d * s.ld_out + j);
+            put_mean<W>(s, d, j, sum_of<W>(s, r, sum, j), s.last ? share : 1.0f);
         }
+    }
+}
+
+/* A thread block looks at PST_CU_THREADS rows, and does those that mean() left out. */
+template <int W, class P, class I> __global__ void __launch_bounds__(PST_CU_THREADS, 3) hubs(means<P, I> s)
+{
+    PST_CU_SHARED(unsigned, found, [PST_CU_THREADS / PST_CU_WARP]);
+    for (int64_t base = (int64_t)blockIdx.x * PST_CU_THREADS; base < s.dsts; base += pst_cu_step()) {
+        const int64_t d = base + threadIdx.x;
+        const bool is = d < s.dsts && s.indptr[d + 1] - s.indptr[d] > PST_CU_CHUNK;
+        const unsigned all = __ballot_sync(0xFFFFFFFFu, is);
+        if (threadIdx.x % PST_CU_WARP == 0)
+            found[threadIdx.x / PST_CU_WARP] = all;
+        if (!__syncthreads_or(is))
+            continue;
+        for (int w = 0; w < PST_CU_THREADS / PST_CU_WARP; w++)
+            for (unsigned left = found[w]; left != 0; left &= left - 1)
+                hub<W>(s, base + w * PST_CU_WARP + __ffs((int)left) - 1);
+        __syncthreads();
     }
 }
 
@@ -131,6 +186,13 @@ template <class P, class I> void launch_mean(struct pst_queue *q, const means<P,
         on(mean<4, P, I>, s, shift);
     else
         on(mean<1, P, I>, s, shift);
+    if constexpr (!CHECKED<P>) {
+        const struct pst_cu_launch more = pst_cu_on(q, pst_cu_grid(q, s.dsts, PST_CU_THREADS));
+        if (fours)
+            more(hubs<4, P, I>, s);
+        else
+            more(hubs<1, P, I>, s);
+    }
 }
 
 /* ---- the gradient -------------------------------------------------------------------------------- */

@@ -44,11 +44,20 @@ __device__ __forceinline__ uint64_t home(const struct pst_cache &cache, int64_t 
 
 __global__ void __launch_bounds__(PST_CU_THREADS) survey(struct pst_cache *cache, const int64_t *vertices)
 {
+    word span = 0;
+    bool identity = true;
     for (int64_t row = pst_cu_first(); row < cache->n; row += pst_cu_step()) {
-        (void)atomicMax(&cache->span, (word)vertices[row] + 1);
-        if (vertices[row] != row)
-            (void)atomicMin(&cache->identity, 0);
+        span = max(span, (word)vertices[row] + 1);
+        identity = identity && vertices[row] == row;
     }
+    for (int with = PST_CU_WARP / 2; with > 0; with /= 2)
+        span = max(span, __shfl_xor_sync(0xFFFFFFFFu, span, with));
+    const bool differs = __any_sync(0xFFFFFFFFu, !identity);
+    if (threadIdx.x % PST_CU_WARP != 0)
+        return;
+    (void)atomicMax(&cache->span, span);
+    if (differs)
+        (void)atomicMin(&cache->identity, 0);
 }
 
 /* If a vertex has several rows, the first counts. */

@@ -1,5 +1,5 @@
-/* Backward SpMM over graphs in which a few sources have most edges: the host build counts the rows that one
- * warp reads. On a real GPU, nothing is counted, and only the results are compared. */
+/* Means over graphs in which a few vertices have most edges, and their gradients: the host build counts the
+ * rows that one warp reads. On a real GPU, nothing is counted, and only the results are compared. */
 #include "tests/gpu/host_counts.h"
 #include "tests/kernel/twin_block.h"
 #include "tools/bench/gpu/graphs.h"
@@ -7,7 +7,7 @@
 enum { VERTICES = 1500, DEGREE = 8, DIM = 20, CHUNK = 64, HUB = 10 /* times the mean degree */ };
 
 /* A whole graph as one block, in which edges of a destination lie together. */
-static struct block block_of(enum gpu_graph kind)
+static struct block block_to(enum gpu_graph kind, bool turned)
 {
     const int64_t edges = gpu_graph_edges(kind, VERTICES, DEGREE);
     struct block b = {.dsts = VERTICES, .sources = VERTICES, .edges = edges};
@@ -16,7 +16,7 @@ static struct block block_of(enum gpu_graph kind)
     int32_t *indptr = b.indptr.host, *indices = b.indices.host, at[VERTICES];
     int64_t source, target;
     for (int64_t i = 0; i < edges; i++) {
-        gpu_graph_edge(kind, VERTICES, DEGREE, i, &source, &target);
+        gpu_graph_edge(kind, VERTICES, DEGREE, i, turned ? &target : &source, turned ? &source : &target);
         indptr[target + 1]++;
     }
     for (int64_t d = 0; d < VERTICES; d++) {
@@ -24,7 +24,7 @@ static struct block block_of(enum gpu_graph kind)
         indptr[d + 1] += at[d];
     }
     for (int64_t i = 0; i < edges; i++) {
-        gpu_graph_edge(kind, VERTICES, DEGREE, i, &source, &target);
+        gpu_graph_edge(kind, VERTICES, DEGREE, i, turned ? &target : &source, turned ? &source : &target);
         indices[at[target]++] = (int32_t)source;
     }
     send(&b.indptr);
@@ -32,6 +32,11 @@ static struct block block_of(enum gpu_graph kind)
     b.on_host = (struct pst_block){b.indptr.host, b.indices.host, b.dsts, edges, b.sources};
     b.on_device = (struct pst_block){b.indptr.device, b.indices.device, b.dsts, edges, b.sources};
     return b;
+}
+
+static struct block block_of(enum gpu_graph kind)
+{
+    return block_to(kind, false);
 }
 
 /* Edges of the source that has the most. */
@@ -86,6 +91,36 @@ static void no_warp_reads_more_than_a_chunk(enum gpu_graph kind)
     block_free(&b);
 }
 
+/* Means whose rows are long: eight warps share the chunks of a row. */
+static void warps_share_a_long_row(enum gpu_graph kind, int64_t most)
+{
+    enum { TOO_WIDE = DIM + 3 };
+    uint64_t count[PST_HOST_COUNTS];
+    struct block b = block_to(kind, true);
+    for (int64_t dim = DIM; dim <= TOO_WIDE; dim += TOO_WIDE - DIM) { /* by fours, and not */
+        struct matrix in = matrix_new(VERTICES, dim), out = matrix_new(VERTICES, dim);
+        (void)host_counts(count);
+        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, host(&in), in.ld, host(&out), out.ld, dim);
+        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, device(&in), in.ld, device(&out), out.ld,
+                   dim);
+        settled(PST_OK);
+        if (host_counts(count) && count[PST_HOST_ROWS] > (uint64_t)most)
+            fail_msg("mean: a warp reads %llu rows; expected at most %lld",
+                     (unsigned long long)count[PST_HOST_ROWS], (long long)most);
+        close_floats(&out.all, LIMIT, "means");
+        matrix_free(&in);
+        matrix_free(&out);
+    }
+    block_free(&b);
+}
+
+static void test_long_rows(void **state)
+{
+    (void)state;
+    warps_share_a_long_row(GPU_RMAT, INT32_MAX);
+    warps_share_a_long_row(GPU_STAR, (VERTICES / CHUNK / 8 + 1) * CHUNK);
+}
+
 static void test_rmat(void **state)
 {
     (void)state;
@@ -106,6 +141,7 @@ static void test_star(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rmat), cmocka_unit_test(test_star)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rmat), cmocka_unit_test(test_star),
+                                       cmocka_unit_test(test_long_rows)};
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }

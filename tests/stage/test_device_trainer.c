@@ -270,7 +270,7 @@ static void test_counts(void **state)
         assert_true(gpu_stream_done(gpu.device, gpu.stream));
         assert_true(host_counts(spent));
     }
-    assert_int_equal(spent[PST_HOST_LAUNCHES], 16);
+    assert_int_equal(spent[PST_HOST_LAUNCHES], 18);
     assert_int_equal(spent[PST_HOST_LIBRARY], 11);
     assert_int_equal(spent[PST_HOST_COPIES], 6);
     assert_int_equal(spent[PST_HOST_PAGEABLE], 0);

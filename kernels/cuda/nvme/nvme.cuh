@@ -135,6 +135,28 @@ void pst_cu_nvme_merge(struct pst_k_nvme_drive *d, uint32_t first, uint32_t n);
 /* table.cu */
 pst_rc pst_cu_nvme_aim_table(struct pst_k_nvme_drive *d, uint32_t batch, const struct pst_k_nvme_table *table,
                              struct pst_twin_n *n);
+/* Called by a warp: begin[i] = count(0) + ... + count(i - 1), for i from 0 to n. Returns begin[n]. */
+template <class F>
+static __device__ __forceinline__ uint32_t pst_cu_nvme_begins(uint32_t n, uint32_t *begin, F count)
+{
+    const uint32_t lane = threadIdx.x % PST_CU_WARP;
+    uint32_t before = 0;
+    for (uint32_t first = 0; first < n; first += PST_CU_WARP) {
+        const uint32_t i = first + lane, mine = i < n ? count(i) : 0;
+        uint32_t sum = mine;
+        for (int by = 1; by < PST_CU_WARP; by *= 2) {
+            const uint32_t from = __shfl_up_sync(0xFFFFFFFFu, sum, by);
+            sum += (int)lane >= by ? from : 0;
+        }
+        if (i < n)
+            begin[i] = before + sum - mine;
+        before += __shfl_sync(0xFFFFFFFFu, sum, PST_CU_WARP - 1);
+    }
+    if (lane == 0)
+        begin[n] = before;
+    return before;
+}
+
 /* Lands the rows, after completion and before the record. NULL: the batch was not made from a table. */
 const struct pst_cu_nvme_aimed *pst_cu_nvme_land(struct pst_k_nvme_drive *d, uint32_t batch);
 

@@ -172,14 +172,8 @@ __device__ void scan(const struct pst_cu_nvme_view &v, const struct pst_nvme_wav
             w.take[queue] = before;
     }
     __syncthreads();
-    if (threadIdx.x == 0) { /* then over the queues before */
-        uint32_t at = 0;
-        for (uint32_t queue = 0; queue < n; queue++) {
-            w.begin[queue] = at;
-            at += w.take[queue];
-        }
-        w.begin[n] = at;
-    }
+    if (warp == 0) /* then over the queues before */
+        (void)pst_cu_nvme_begins(n, w.begin, [=](uint32_t queue) { return w.take[queue]; });
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < lanes * n; i += lanes)
         w.count[i] += w.begin[i % n];

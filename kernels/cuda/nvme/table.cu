@@ -106,16 +106,17 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
 
 /* Turns the number of commands of each queue into the place where they begin. A wrong table has no commands.
  */
-__global__ void group(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t *begin)
+__global__ void __launch_bounds__(PST_CU_WARP)
+    group(struct pst_cu_nvme_view v, struct pst_cu_nvme_aimed *aimed, uint32_t *begin)
 {
-    uint32_t at = 0;
-    for (uint32_t queue = 0; queue < v.q.n; queue++) {
-        const uint32_t n = aimed->bad ? 0 : v.cursor[queue];
-        begin[queue] = v.cursor[queue] = at;
-        at += n;
-    }
-    begin[v.q.n] = at;
-    aimed->n = at;
+    const bool bad = aimed->bad;
+    const uint32_t all =
+        pst_cu_nvme_begins(v.q.n, begin, [=](uint32_t queue) { return bad ? 0 : v.cursor[queue]; });
+    __syncwarp();
+    for (uint32_t queue = threadIdx.x; queue < v.q.n; queue += PST_CU_WARP)
+        v.cursor[queue] = begin[queue];
+    if (threadIdx.x == 0)
+        aimed->n = all;
 }
 
 __global__ void __launch_bounds__(PST_CU_THREADS)
@@ -154,6 +155,38 @@ __device__ void copy_row(char *to, const char *from, uint32_t bytes)
         to[i] = from[i];
 }
 
+struct landed { /* of a warp, or of a block */
+    unsigned long long rows, wanted, bytes, copied, merged;
+};
+
+/* One addition in memory for each number of a block, not of a warp. All threads of the block call it; those
+ * of a warp have the same numbers. */
+__device__ __forceinline__ void add_of_block(const landed &mine, struct pst_cu_nvme_aimed *aimed)
+{
+    enum { WARPS = PST_CU_THREADS / PST_CU_WARP };
+    PST_CU_SHARED(landed, of_warp, [WARPS]);
+    if (threadIdx.x % PST_CU_WARP == 0)
+        of_warp[threadIdx.x / PST_CU_WARP] = mine;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    landed all = mine;
+    for (int w = 1; w < WARPS; w++) {
+        all.rows += of_warp[w].rows;
+        all.wanted += of_warp[w].wanted;
+        all.bytes += of_warp[w].bytes;
+        all.copied += of_warp[w].copied;
+        all.merged += of_warp[w].merged;
+    }
+    if (all.rows == 0)
+        return;
+    (void)atomicAdd(&aimed->rows, all.rows);
+    (void)atomicAdd(&aimed->wanted, all.wanted);
+    (void)atomicAdd(&aimed->bytes, all.bytes);
+    (void)atomicAdd(&aimed->copied, all.copied);
+    (void)atomicAdd(&aimed->merged, all.merged);
+}
+
 /* Each warp has a request. Rows that were read well are in place, or are copied now; the others are left to
  * the host. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
@@ -180,13 +213,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS)
         copied += to.to ? to.bytes : 0;
         merged += to.lead != i;
     }
-    if (threadIdx.x % PST_CU_WARP != 0 || rows == 0)
-        return;
-    (void)atomicAdd(&aimed->rows, rows);
-    (void)atomicAdd(&aimed->wanted, wanted);
-    (void)atomicAdd(&aimed->bytes, bytes);
-    (void)atomicAdd(&aimed->copied, copied);
-    (void)atomicAdd(&aimed->merged, merged);
+    add_of_block({rows, wanted, bytes, copied, merged}, aimed);
 }
 } // namespace
 
@@ -205,7 +232,7 @@ pst_rc pst_cu_nvme_aim_table(struct pst_k_nvme_drive *d, uint32_t batch, const s
     pst_cu_on(q, blocks)(look, v, aimed, table{*t, first, d->o.ssds, d->o.queues_each});
     if (v.merge.key && t->n > 0)
         pst_cu_nvme_merge(d, first, t->n);
-    pst_cu_on(q, 1, 1)(group, v, aimed, v.begin + (size_t)batch * (v.q.n + 1));
+    pst_cu_on(q, 1, PST_CU_WARP)(group, v, aimed, v.begin + (size_t)batch * (v.q.n + 1));
     pst_cu_on(q, blocks)(place, v, aimed, first, t->n);
     d->asked[batch] = t->n;
     *n = {&aimed->n, t->n};

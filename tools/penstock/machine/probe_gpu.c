@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/nvme/driver/pci.h"
+#include "common/nvme/driver/vfio.h"
 #include "tools/penstock/machine/cuda_driver.h"
 #include "tools/penstock/machine/probe_pair.h"
 
@@ -110,28 +111,58 @@ static bool bound_drive(const char *root, char address[PST_PCI_ADDRESS_BYTES])
     return false;
 }
 
-/* Maps and registers a controller's registers; it neither reads nor writes them. */
+/* Registers these registers with CUDA, after it has read a word of each page, as a run does: VFIO maps a page
+ * when it is first used (pst_nvme_registers_touch). */
+static void register_them(const struct pst_driver *cu, const volatile void *registers,
+                          struct pst_probe_answer *answer)
+{
+    for (uint64_t at = 0; at < BAR_BYTES; at += PST_PAGE)
+        (void)*(const volatile uint32_t *)(const volatile void *)((const volatile char *)registers + at);
+    (void)WORKED(cu,
+                 registered((void *)(uintptr_t)registers, BAR_BYTES,
+                            PST_CU_REGISTER_PORTABLE | PST_CU_REGISTER_IO_MEMORY),
+                 answer);
+}
+
+/* Tests have a tree of their own, where a file is in place of the registers. */
+static void try_file(const struct pst_driver *cu, const char *root, const char *address,
+                     struct pst_probe_answer *answer)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/resource0", root, address);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, BAR_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        (void)snprintf(answer->why, sizeof answer->why, "the registers of %s cannot be mapped: %s", address,
+                       strerror(errno));
+    else
+        register_them(cu, at, answer);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* Maps a controller's registers through VFIO, as a run does, and registers them. It writes none of them. */
 static void try_registers(const struct pst_driver *cu, struct pst_probe_answer *answer)
 {
     const char *of_tests = getenv("PENSTOCK_PROBE_ROOT"), *root = of_tests ? of_tests : "";
-    char address[PST_PCI_ADDRESS_BYTES], path[PATH_MAX];
+    char address[PST_PCI_ADDRESS_BYTES];
+    struct pst_nvme_transport t = {.ops = NULL};
     if (!bound_drive(root, address)) {
         (void)snprintf(answer->why, sizeof answer->why,
                        "not tried: no NVMe controller is bound to vfio-pci (penstock disks --bind)");
         return;
     }
-    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/resource0", root, address);
-    const int fd = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
-    void *registers = fd < 0 ? MAP_FAILED : mmap(NULL, BAR_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (registers == MAP_FAILED)
-        (void)snprintf(answer->why, sizeof answer->why, "the registers of %s cannot be mapped: %s", address,
-                       strerror(errno));
-    else
-        (void)WORKED(cu,
-                     registered(registers, BAR_BYTES, PST_CU_REGISTER_PORTABLE | PST_CU_REGISTER_IO_MEMORY),
-                     answer);
-    if (fd >= 0)
-        (void)close(fd);
+    if (of_tests) {
+        try_file(cu, root, address, answer);
+        return;
+    }
+    if (pst_nvme_vfio_connect(&t, address) != PST_OK) {
+        (void)snprintf(answer->why, sizeof answer->why, "the registers of %s cannot be mapped: %.*s", address,
+                       (int)sizeof answer->why / 2, pst_error_text());
+        return;
+    }
+    register_them(cu, t.regs, answer);
+    t.ops->close(&t);
 }
 
 static bool make(void *message, void *shared)
