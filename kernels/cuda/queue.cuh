@@ -8,9 +8,6 @@
 
 #include <cuda_runtime.h>
 #include <cublasLt.h>
-#ifdef PST_HOST_BUILD
-#include "kernels/cuda/host/counts.h"
-#endif
 
 enum {
     PST_CU_WARP = 32,

@@ -1,5 +1,6 @@
 /* counts.cpp: the counts of counts.h. */
 #include "kernels/cuda/host/counts.h"
+#include "kernels/cuda/host/fiber.h"
 #include "kernels/cuda/host/virtual.h"
 
 #include <atomic>

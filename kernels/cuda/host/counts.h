@@ -28,8 +28,6 @@ void pst_cu_host_counts_add(enum pst_cu_host_count which);
 void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to);
 /* Counts a copy. */
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes);
-/* Counts the lines between at and at + bytes, if they are the host's memory. */
-void pst_cu_host_counts_bus(const void *at, size_t bytes);
 
 /* For tests, by dlsym: the counts since the last call. */
 extern "C" __attribute__((visibility("default"))) void pst_cu_host_counts(uint64_t out[PST_HOST_COUNTS]);

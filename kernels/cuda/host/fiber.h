@@ -54,6 +54,8 @@ void pst_cu_host_meet();
 
 /* For tests: the running warp reads a row. */
 void pst_cu_host_reads_row();
+/* Counts the lines between at and at + bytes, if they are the host's memory. */
+void pst_cu_host_counts_bus(const void *at, size_t bytes);
 
 /* Shared memory of the running block, which is rubbish when a block begins: declared arrays, and the
  * dynamic part. */

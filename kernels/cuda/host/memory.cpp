@@ -467,19 +467,16 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned)
 bool pst_cu_host_pageable(const void *at)
 {
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
-    const auto pinned = st().pinned.upper_bound(static_cast<const char *>(at));
-    if (pinned != st().pinned.begin() && at < std::prev(pinned)->first + std::prev(pinned)->second)
-        return false;
-    return !pst_cu_host_on_gpu(at);
+    const auto next = st().pinned.upper_bound(static_cast<const char *>(at));
+    const bool pinned = next != st().pinned.begin() && at < std::prev(next)->first + std::prev(next)->second;
+    return !pinned && !pst_cu_host_on_gpu(at);
 }
 
 bool pst_cu_host_on_gpu(const void *at)
 {
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
-    for (const auto &o : st().open)
-        if (at >= o.second.mapped && at < o.second.mapped + o.second.bytes)
-            return true;
-    return device_of(at) >= 0;
+    const auto in = [at](const auto &o) { return (size_t)((char *)at - o.second.mapped) < o.second.bytes; };
+    return device_of(at) >= 0 || std::any_of(st().open.begin(), st().open.end(), in);
 }
 
 /* ---- handles of memory --------------------------------------------------------------------------- */
