@@ -33,12 +33,12 @@ def disk(ssd, ssds, dilate, on_gpu=True, **more):
             "emulated": json.dumps({"latency_us": overhead_s(ssd, on_gpu) * 1e6}), **more}
 
 
-def run(lab, name, pipeline, batch, stages, fanout, **fields):
+def run(lab, name, pipeline, batch, stages, fanout, epochs=None, **fields):
     """A run on the graph `name`. Drivers, drives, sampler and cache have one core, the trainer another."""
     s = lab.size[name]
     trainer = {"hidden": s.get("hidden", 4), "layers": len(fanout), "threads": 1, "eval_every": 0, "checkpoint_every": 0}
     cores = {"sampler": lab.drive_core, "cache": lab.drive_core, "disk": lab.drive_core, "trainer": lab.train_core}
-    return lab.run(shipped(pipeline + ".json"), dataset(lab, name), s["epochs"],
+    return lab.run(shipped(pipeline + ".json"), dataset(lab, name), epochs or s["epochs"],
                    lab.settings(cores, {"trainer": trainer, **stages}, {"batch": batch, "fanout": fanout}, {"links[3].slots": s["slots"], **fields}))
 
 
@@ -55,6 +55,16 @@ def rows_per_s(report, dilate):
     return report["cache"]["lookups"] / len(report["epochs"]) / epoch_s(report) * dilate
 
 
+def aggregation_s(report):
+    """The time in which the drives read features: from the first request of a burst, or of bursts that overlap, to its last row."""
+    return report["io"]["active_s"]
+
+
+def aggregated_per_s(report, dilate):
+    """Feature rows that batches get in the time in which the drives read, as if nothing were dilated: the paper's aggregation stage."""
+    return report["cache"]["lookups"] / aggregation_s(report) * dilate
+
+
 def gbps(rows):
     """As if each row were an access of 4 KiB, as in the paper."""
     return rows * ACCESS_BYTES / 1e9
@@ -68,3 +78,8 @@ def reads(report):
 def share_of_peak(accesses, ssd, ssds):
     """f(N) of equations 2 and 3, with the number of SSDs in both."""
     return accesses / (accesses + DRIVES[ssd][0] * ssds * overhead_s(ssd))
+
+
+def accesses_wanted(ssd, ssds, share=SHARE):
+    """N_access for such a share of the peak: equations 2 and 3, with the number of SSDs in both."""
+    return share / (1 - share) * DRIVES[ssd][0] * ssds * overhead_s(ssd)

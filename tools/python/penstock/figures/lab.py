@@ -61,11 +61,10 @@ class Lab:
 
     # ---- programs ------------------------------------------------------------------------------------------
 
-    def _start(self, argv, cores=None):
-        """What the program prints."""
+    def _start(self, argv, before=None):
+        """What the program prints. before: called in the child before the program starts."""
         argv = [self.program, *map(str, argv)]
-        pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=pin) as p:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before) as p:
             try:
                 out, err = p.communicate(timeout=RUN_TIMEOUT_S)
             except subprocess.TimeoutExpired:
@@ -116,6 +115,18 @@ class Lab:
                 self._start(["import", layout, source, path, "--quiet"])
         return self._made(name, make)
 
+    def traced(self, name, pipeline, dataset, settings):
+        """The paths of the ids of every batch of one epoch, and of the plan. Made once, like a dataset. pipeline: a dictionary."""
+        path = os.path.join(self.scratch, name)
+        ids, plan = os.path.join(path, "ids"), os.path.join(path, "run", "plan", "plan.json")
+        if not os.path.exists(ids):
+            os.makedirs(path)
+            with open(os.path.join(path, "pipeline.json"), "w", encoding="utf-8") as f:
+                json.dump(pipeline, f)
+            self._start(["run", f.name, "--dataset", dataset, "--run-dir", os.path.join(path, "run"), "--epochs", 1, "--quiet", *settings,
+                         "--set", f"stages.sampler.params.trace_ids={json.dumps(ids)}"])
+        return ids, plan
+
     def _made(self, name, make):
         path = os.path.join(self.scratch, name)
         if not os.path.exists(os.path.join(path, "dataset.json")):
@@ -136,11 +147,11 @@ class Lab:
         shutil.rmtree(path, ignore_errors=True)
         return path
 
-    def run(self, pipeline, dataset, epochs, settings):
-        """The report of a run. pipeline: a path, or a list of it and more arguments."""
+    def run(self, pipeline, dataset, epochs, settings, before=None):
+        """The report of a run. pipeline: a path, or a list of it and more arguments; before: as for _start."""
         path = self._fresh()
         pipeline = [pipeline] if isinstance(pipeline, str) else pipeline
-        self._start(["run", *pipeline, "--dataset", dataset, "--run-dir", path, "--epochs", epochs, "--quiet", *settings])
+        self._start(["run", *pipeline, "--dataset", dataset, "--run-dir", path, "--epochs", epochs, "--quiet", *settings], before)
         self._count()
         with open(os.path.join(path, "report.json"), encoding="utf-8") as f:
             return json.load(f)
@@ -157,6 +168,12 @@ class Lab:
         self._count()
         return json.loads(out)
 
+    def replay(self, *args):
+        """What `penstock replay` says that caches would hit."""
+        out = self._start(["replay", "--json", *args])
+        self._count()
+        return json.loads(out)
+
     def systems(self):
         """The systems in the built-in prices, as text."""
         out = self._start(["tpc", "--systems"])
@@ -165,7 +182,7 @@ class Lab:
 
     def bench_io(self, *args):
         """What `penstock bench io` measures, with driver and drives on one core."""
-        out = self._start(["bench", "io", "--json", *args], cores={self.drive_core})
+        out = self._start(["bench", "io", "--json", *args], lambda: os.sched_setaffinity(0, {self.drive_core}))
         self._count()
         return json.loads(out)
 
