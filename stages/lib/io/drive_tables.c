@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 
-#define GROUPS 8 /* groups at once: the parts of a slot and of the slots after it */
+#define GROUPS 64 /* groups at once: as many batches as the accumulator merges, if they are small */
 
 /* A transfer: a run of bytes on one drive, for one request or for several that are adjacent both on the drive
  * and in memory. */

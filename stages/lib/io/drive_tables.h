@@ -11,7 +11,8 @@
 
 struct pst_io_tables;
 
-/* Makes room for b->groups groups of b->group_requests requests, and sets these two. */
+/* Makes room for b->groups groups of b->group_requests requests, and sets these two. Memory that no group
+ * needs is not touched. */
 PST_MUST_USE pst_rc pst_io_tables_open(struct pst_io_tables **out, const struct pst_io_drives *drives,
                                        const struct pst_io_config *config, struct pst_io_backend *b);
 void pst_io_tables_close(struct pst_io_tables *t);

@@ -16,6 +16,7 @@
 #include "stages/lib/io/nvme_impl.h"
 
 #define OPERATION_REQUESTS 8192 /* held by the stack for operations */
+#define WHOLE_GROUPS 8u         /* of the largest size, held by the stack; further ones wait for room */
 #define MEM_ALIGN 4u            /* of PRPs (section 4.1.1) */
 
 static void nvme_close(struct pst_io_backend *b)
@@ -65,7 +66,7 @@ static pst_rc set_alignment(const struct nvme *n, const struct pst_io_config *co
 
 static pst_rc open_stack(struct nvme *n, const struct pst_io_config *config, const struct pst_io_backend *b)
 {
-    const uint32_t groups = n->tables != NULL ? b->groups * b->group_requests : 0;
+    const uint32_t groups = n->tables != NULL ? WHOLE_GROUPS * b->group_requests : 0;
     struct pst_nvme_stack_config c = {.controllers = n->drives.list,
                                       .ssds = n->drives.n,
                                       .lanes = config->nvme->lanes,

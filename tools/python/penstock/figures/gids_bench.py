@@ -25,12 +25,12 @@ def overhead_s(ssd, on_gpu=True):
     return (DRIVES[ssd][1] + (LAUNCH_US + END_US if on_gpu else 0)) * 1e-6
 
 
-def disk(ssd, ssds, dilate, on_gpu=True, **more):
-    """Parameters of a disk stage with such drives, whose requests a GPU or a CPU makes."""
+def disk(ssd, ssds, dilate, on_gpu=True, spread=None, **more):
+    """Parameters of a disk stage with such drives, whose requests a GPU or a CPU makes. spread: of the latencies; None: the emulator's."""
     iops, latency_us = DRIVES[ssd]
     figures = {"iop_peak": iops, "initial_us": latency_us + LAUNCH_US, "terminal_us": END_US}
     return {"backend": "emulated", "preset": ssd, "ssds": ssds, "dilate": dilate, "gap_bytes": "0", "accumulate_share": SHARE, **figures,
-            "emulated": json.dumps({"latency_us": overhead_s(ssd, on_gpu) * 1e6}), **more}
+            "emulated": json.dumps({"latency_us": overhead_s(ssd, on_gpu) * 1e6} | ({} if spread is None else {"spread": spread})), **more}
 
 
 def run(lab, name, pipeline, batch, stages, fanout, epochs=None, **fields):

@@ -31,7 +31,7 @@ def mapped(lab, features, limit):
     stages = {"planner": {"cpu_cache": 0}, "disk": {"backend": "mmap"},
               "trainer": {"hidden": s["hidden"], "layers": 2, "threads": 1, "eval_every": 0, "checkpoint_every": 0}}
     cores = {"sampler": lab.drive_core, "disk": lab.drive_core, "trainer": lab.train_core}
-    options = lab.settings(cores, stages, {"batch": s["batch"], "fanout": [5, 5]}, {"overlap": False})
+    options = lab.settings(cores, stages, {"batch": s["batch"], "fanout": [5, 5], "topology": "memory"}, {"overlap": False})
 
     def run(before=None):
         return lab.run(shipped("hyperion.json"), data, s["epochs"], options, before)
@@ -45,7 +45,7 @@ def mapped(lab, features, limit):
 def parts(report):
     """Seconds of an epoch in each of PARTS, and all seconds of an epoch."""
     n = len(report["epochs"])
-    found = (report["stages"]["sampler"]["busy_s"], report["io"]["active_s"], report["trainer"]["train_s"])
+    found = (report["stages"]["sampler"]["busy_s"], report["stages"]["disk"]["busy_s"], report["trainer"]["train_s"])
     return [t / n for t in found] + [sum(e["seconds"] for e in report["epochs"]) / n]
 
 
@@ -87,7 +87,7 @@ def mappings(lab):
                   f"shares of the epoch: {told}", holds, why,
                   (f"An R-MAT graph, fanout [5, 5], batches of {lab.size['mapping']['batch']}, rows of both widths. The processes and their page cache have a memory cgroup. "
                    "Features lie on this machine's own drive, and a mapping reads them; the rows of a batch fault one after the other.",
-                   "Sampling, aggregation and training take turns (`overlap` is false). The rest of an epoch is that of the runtime."))
+                   "Edges are in memory. Sampling, aggregation and training take turns (`overlap` is false). The rest of an epoch is that of the runtime."))
 
 
 FIGURES = (
