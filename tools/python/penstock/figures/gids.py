@@ -7,7 +7,8 @@ from .report import Paper
 
 FULL = {
     "alternations": 5,
-    "accumulate": {"vertices": 60000, "edges": 900000, "features": 128, "train": 2048, "batches": (32, 64, 128), "epochs_of": {"BaM": 2, "GIDS": 5}, "dilate": 200, "slots": 64},
+    "accumulate": {"vertices": 60000, "edges": 900000, "features": 128, "train": 2048, "batches": (32, 64, 128), "slots": 64,
+                   "epochs_of": {"BaM": 2, "GIDS": 3}, "dilate": {"BaM": 200, "GIDS": 500}},
     "mapping": {"vertices": 150000, "edges": 1500000, "features": (64, 1024), "train": 192, "batch": 64, "epochs": 2, "hidden": 32, "memory_mib": 256},
     "counts": {"vertices": 1000000, "edges": 15000000, "batch": 32},
     "burst": {"accesses": (64, 256, 1024, 4096, 16384), "ssds": (1, 2, 4), "burst_s": 0.2, "access_s": 3e-5},
@@ -18,7 +19,8 @@ FULL = {
 
 SMALLEST = {
     "alternations": 1,
-    "accumulate": {"vertices": 2000, "edges": 20000, "features": 128, "train": 128, "batches": (32,), "epochs_of": {"BaM": 2, "GIDS": 2}, "dilate": 20, "slots": 8},
+    "accumulate": {"vertices": 2000, "edges": 20000, "features": 128, "train": 128, "batches": (32,), "slots": 8,
+                   "epochs_of": {"BaM": 2, "GIDS": 2}, "dilate": {"BaM": 20, "GIDS": 20}},
     "mapping": {"vertices": 2000, "edges": 20000, "features": (16, 64), "train": 128, "batch": 64, "epochs": 1, "hidden": 8, "memory_mib": 256},
     "counts": {"vertices": 20000, "edges": 200000, "batch": 32},
     "burst": {"accesses": (64, 1024), "ssds": (1,), "burst_s": 0.02, "access_s": 1e-5},
