@@ -18,6 +18,10 @@ def dataset(lab, features):
                        "--classes", 8, "--train-count", s["train"], "--val-count", 64, "--test-count", 64, "--seed", 1, kind="rmat")
 
 
+def feature_bytes(lab, features):
+    return lab.size["mapping"]["vertices"] * features * FLOAT_BYTES
+
+
 def leave_page_cache(directory):
     for name in os.listdir(directory):
         with open(os.path.join(directory, name), "rb") as f:
@@ -37,7 +41,8 @@ def mapped(lab, features, limit):
         return lab.run(shipped("hyperion.json"), data, s["epochs"], options, before)
     if limit is None:
         return run()
-    leave_page_cache(data)
+    if feature_bytes(lab, features) > limit:
+        leave_page_cache(data)
     with memory_limit(limit) as cgroup:
         return run(cgroup.enter)
 
@@ -51,8 +56,7 @@ def parts(report):
 
 def mapping_row(lab, features, limit, reports):
     times = [median(values) for values in zip(*map(parts, reports))]
-    size = lab.size["mapping"]["vertices"] * features * FLOAT_BYTES
-    return [features * FLOAT_BYTES, size / MIB, "none" if limit is None else limit / MIB, median([r["io"]["major_faults"] for r in reports]), *times,
+    return [features * FLOAT_BYTES, feature_bytes(lab, features) / MIB, "none" if limit is None else limit / MIB, median([r["io"]["major_faults"] for r in reports]), *times,
             *(t / times[-1] for t in times[:-1])]
 
 
@@ -85,8 +89,8 @@ def mappings(lab):
     told = "; ".join(f"{name} of features: " + ", ".join(f"{p} {r[8 + k]:.2f}" for k, p in enumerate(PARTS)) for name, r in zip(names, table))
     return Result(("row bytes", "features MiB", "memory MiB", "major faults", *(f"{p} s" for p in PARTS), "epoch s", *PARTS), table, {"": chart},
                   f"shares of the epoch: {told}", holds, why,
-                  (f"An R-MAT graph, fanout [5, 5], batches of {lab.size['mapping']['batch']}, rows of both widths. The processes and their page cache have a memory cgroup. "
-                   "Features lie on this machine's own drive, and a mapping reads them; the rows of a batch fault one after the other.",
+                  (f"An R-MAT graph, fanout [5, 5], batches of {lab.size['mapping']['batch']}, rows of both widths. The processes and the pages that they fault in have a memory cgroup. "
+                   "Features that fit in it are in the page cache from the start; the others lie on this machine's own drive. The rows of a batch fault one after the other.",
                    "Edges are in memory. Sampling, aggregation and training take turns (`overlap` is false). The rest of an epoch is that of the runtime."))
 
 
