@@ -44,7 +44,8 @@ def bursts(lab):
                   f"{told}over all bursts {min(r[5] for r in table):.3f} to {max(r[5] for r in table):.3f}", holds, why,
                   (f"f: of the peak of {', '.join(f'{ssd} {iops:.3g}' for ssd, (iops, _) in DRIVES.items())} IOPS of a drive. Driver and drives have one core. Accesses have "
                    f"{BYTES} bytes; the peak is that of 4 KiB.",
-                   f"Each burst is dilated so that it takes {s['burst_s']} s, or {1e6 * s['access_s']:.0f} us for each access if that is longer, with the launch of a kernel (25 us) and its end (5 us) in the latency.",
+                   f"Each burst is dilated so that it takes {s['burst_s']} s, or {1e6 * s['access_s']:.0f} us for each access if that is longer, "
+                   "with the launch of a kernel (25 us) and its end (5 us) in the latency.",
                    "The model takes one latency a burst. A drive's latencies are spread (sigma 0.1), and a burst ends with its last access, which matters where the burst "
                    "is not much longer than a latency: those points are not judged."))
 

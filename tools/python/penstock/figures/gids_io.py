@@ -87,7 +87,8 @@ def accumulator(lab):
                   holds, why,
                   (f"An R-MAT graph, fanout {FANOUT}; the GPU's cache has {100 * CACHE:.0f} % of the rows; GIDS has a window of {WINDOW} and {BUFFER} % of the rows "
                    "in the constant buffer, by PageRank. Both use the synchronous stack.",
-                   f"dilated {' and '.join(f'{d} ({w})' for w, d in s['dilate'].items())} times, with the launch of a kernel (25 us) and its end (5 us); rates are multiplied by that, and count 4 KiB for each row.",
+                   f"dilated {' and '.join(f'{d} ({w})' for w, d in s['dilate'].items())} times, with the launch of a kernel (25 us) and its end (5 us); "
+                   "rates are multiplied by that, and count 4 KiB for each row.",
                    "Rates are of the aggregation stage, as in the paper: of the time in which something is in flight to the drives. Between the bursts of `off`, "
                    "the core of the drives also samples and copies, which takes no time of a GPU's drives. The gain of epochs has this time.",
                    "All latencies of a drive are equal, as in the model. With the emulator's usual spread (sigma 0.1), a burst ends with the slowest of its last accesses, so "
