@@ -1,4 +1,5 @@
-/* csc_builder.c: edges to the sorter, and from it, by rising target, to indptr, indices and relations. */
+/* csc_builder.c: edges to the sorter, and from it, by rising target, to indptr, indices and what edges have
+ * beside: relations or weights. */
 #include "common/store/build/csc_builder.h"
 
 #include <inttypes.h>
@@ -8,11 +9,10 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/store/build/csc_builder_out.h"
 #include "common/store/sort/sorter.h"
-#include "common/util/file.h"
 
 #define INDEX_NAME "temp-edges.index-%" PRId64
-#define OUT_ITEMS PST_SORTER_BLOCK /* entries that are gathered before they go to a file */
 
 #define OWN_BYTES (2u * (8 + 8 + 4) * PST_CSC_BUILDER_EDGE_BLOCK) /* of the three arrays below */
 
@@ -32,24 +32,6 @@ struct pst_csc_builder {
     json_t *state; /* of the feed, as of the last checkpoint; NULL: none */
     bool lost;     /* state is there, but no edge that was added before it */
     int64_t saved; /* checkpoints, so that each has a file of its own */
-};
-
-/* What is written: three arrays side by side, by rising target. */
-struct out {
-    struct pst_csc_builder *c;
-    struct pst_array_writer indptr, indices, relations;
-    enum pst_dtype ids;
-    int64_t vertices, edges;
-    int64_t target;    /* whose row is open; indptr has entries up to it */
-    bool noted;        /* the arrays were begun before a kill, and go on */
-    int64_t next_loop; /* vertex whose added loop is still to come */
-    int64_t n, rows;
-    int64_t start[OUT_ITEMS];
-    union {
-        int32_t i32[OUT_ITEMS];
-        int64_t i64[OUT_ITEMS];
-    } id;
-    int32_t relation[OUT_ITEMS];
 };
 
 /* ---- to be resumed ---- */
@@ -151,6 +133,7 @@ pst_rc pst_csc_builder_checkpoint(struct pst_csc_builder *c, json_t *state, enum
 static pst_rc begin(struct pst_csc_builder *c)
 {
     const struct pst_csc_builder_spec *spec = &c->spec;
+    assert(!spec->relations || !spec->weights);
     if (spec->memory_bytes < PST_CSC_BUILDER_MEMORY_MIN)
         return pst_fail(PST_E_LIMIT,
                         "--memory: sorting edges needs at least %u bytes, but only %" PRIu64
@@ -164,8 +147,8 @@ static pst_rc begin(struct pst_csc_builder *c)
     const struct pst_sorter_spec sorter = {.dir = spec->build->partial,
                                            .memory_bytes = spec->memory_bytes - OWN_BYTES,
                                            .threads = spec->threads,
-                                           .dedupe = spec->dedupe,
-                                           .tagged = spec->relations,
+                                           .dedupe = spec->dedupe && !spec->weights,
+                                           .tagged = pst_csc_builder_out_tagged(&c->spec),
                                            .named = spec->build->journal.root != NULL};
     const json_t *before = json_object_get(spec->build->journal.root, "edges");
     if (spec->resumable && spec->build->resumed && before != NULL)
@@ -235,9 +218,9 @@ bool pst_csc_builder_has_journal(const struct pst_csc_builder *c)
 }
 
 pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,
-                           const int32_t *relation, int64_t n)
+                           const int32_t *tag, int64_t n)
 {
-    assert(n <= PST_CSC_BUILDER_EDGE_BLOCK && (relation != NULL) == c->spec.relations);
+    assert(n <= PST_CSC_BUILDER_EDGE_BLOCK && (tag != NULL) == pst_csc_builder_out_tagged(&c->spec));
     if (c->spec.transpose) {
         const int64_t *swap = source;
         source = target;
@@ -249,7 +232,7 @@ pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, con
             largest = pst_max_i64(largest, pst_max_i64(source[i], target[i]));
         c->largest = largest;
         c->arcs += n;
-        return pst_sorter_add(c->sorter, target, source, relation, n);
+        return pst_sorter_add(c->sorter, target, source, tag, n);
     }
     bool keep = c->spec.self_loops == PST_LOOPS_KEEP, both = c->spec.symmetrize;
     for (int64_t i = 0; i < n; i++) {
@@ -258,117 +241,30 @@ pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, con
         bool loop = s == t;
         c->high[arcs] = t;
         c->low[arcs] = s;
-        c->tag[arcs] = relation != NULL ? relation[i] : 0;
+        c->tag[arcs] = tag != NULL ? tag[i] : 0;
         arcs += keep || !loop;
         c->high[arcs] = s;
         c->low[arcs] = t;
-        c->tag[arcs] = relation != NULL ? relation[i] : 0;
+        c->tag[arcs] = tag != NULL ? tag[i] : 0;
         arcs += both && !loop;
         c->counts.loops_removed += loop && !keep;
     }
     c->largest = largest;
     c->arcs += arcs;
-    return pst_sorter_add(c->sorter, c->high, c->low, relation != NULL ? c->tag : NULL, arcs);
-}
-
-static pst_rc flush_ids(struct out *o)
-{
-    pst_rc rc = pst_array_write(&o->indices, &o->id, (size_t)o->n * pst_dtype_bytes(o->ids));
-    if (rc == PST_OK && o->c->spec.relations)
-        rc = pst_array_write(&o->relations, o->relation, (size_t)o->n * sizeof(int32_t));
-    o->n = 0;
-    return rc;
-}
-
-/* Entries of indptr up to and with `target`: where its row begins. */
-static pst_rc open_row(struct out *o, int64_t target)
-{
-    while (o->target < target) {
-        o->target++;
-        o->start[o->rows++] = o->edges;
-        if (o->rows == OUT_ITEMS) {
-            o->rows = 0;
-            pst_rc rc = pst_array_write(&o->indptr, o->start, sizeof o->start);
-            if (rc != PST_OK)
-                return rc;
-        }
-    }
-    return PST_OK;
-}
-
-static inline pst_rc put(struct out *o, int64_t target, int64_t source, int32_t relation)
-{
-    if (target != o->target) {
-        pst_rc rc = open_row(o, target);
-        if (rc != PST_OK)
-            return rc;
-    }
-    if (o->ids == PST_I32)
-        o->id.i32[o->n] = (int32_t)source;
-    else
-        o->id.i64[o->n] = source;
-    o->relation[o->n] = relation;
-    o->edges++;
-    return ++o->n == OUT_ITEMS ? flush_ids(o) : PST_OK;
-}
-
-/* The plain case, a block at a time: ids of 32 bits and nothing beside them. */
-static pst_rc put_plain(struct out *o, const int64_t *target, const int64_t *source, int64_t n)
-{
-    pst_rc rc = PST_OK;
-    assert(target[n - 1] < o->vertices);
-    for (int64_t done = 0; rc == PST_OK && done < n;) {
-        int64_t take = pst_min_i64(OUT_ITEMS - o->n, n - done), before = o->edges;
-        int32_t *to = o->id.i32 + o->n;
-        for (int64_t i = 0; i < take; i++)
-            to[i] = (int32_t)source[done + i];
-        for (int64_t i = 0; rc == PST_OK && i < take; i++) {
-            if (target[done + i] == o->target)
-                continue;
-            o->edges = before + i;
-            rc = open_row(o, target[done + i]);
-        }
-        o->edges = before + take;
-        o->n += take;
-        done += take;
-        if (rc == PST_OK && o->n == OUT_ITEMS)
-            rc = flush_ids(o);
-    }
-    return rc;
-}
-
-/* The loops that come before (target, source). */
-static pst_rc put_loops(struct out *o, int64_t target, int64_t source)
-{
-    pst_rc rc = PST_OK;
-    while (rc == PST_OK && (o->next_loop < target || (o->next_loop == target && o->next_loop < source))) {
-        rc = put(o, o->next_loop, o->next_loop, 0);
-        o->next_loop++;
-    }
-    return rc;
-}
-
-static pst_rc flush_rows(struct out *o)
-{
-    int64_t rows = o->rows;
-    o->rows = 0;
-    return pst_array_write(&o->indptr, o->start, (size_t)rows * sizeof *o->start);
+    return pst_sorter_add(c->sorter, c->high, c->low, tag != NULL ? c->tag : NULL, arcs);
 }
 
 /* Between two buckets: what was written of them is on the disk, and the journal says so. */
-static pst_rc note_written(struct out *o)
+static pst_rc note_written(struct pst_csc_builder *c, struct pst_csc_builder_out *o)
 {
-    struct pst_csc_builder *c = o->c;
     struct pst_build *b = c->spec.build;
-    pst_rc rc = flush_ids(o);
-    if (rc == PST_OK)
-        rc = flush_rows(o);
+    pst_rc rc = pst_csc_builder_out_flush(o);
     if (rc == PST_OK)
         rc = pst_build_note(b, PST_ARRAY_INDPTR, &o->indptr);
     if (rc == PST_OK)
         rc = pst_build_note(b, PST_ARRAY_INDICES, &o->indices);
-    if (rc == PST_OK && c->spec.relations)
-        rc = pst_build_note(b, PST_ARRAY_RELATIONS, &o->relations);
+    if (rc == PST_OK && pst_csc_builder_out_tagged(&c->spec))
+        rc = pst_build_note(b, pst_csc_builder_out_tag_array(&c->spec), &o->tags);
     if (rc != PST_OK)
         return rc;
     json_t *r = record(c, "sorting");
@@ -377,15 +273,16 @@ static pst_rc note_written(struct out *o)
     (void)json_object_set_new(r, "edges", json_integer((json_int_t)o->edges));
     (void)json_object_set_new(r, "target", json_integer((json_int_t)o->target));
     (void)json_object_set_new(r, "next_loop", json_integer((json_int_t)o->next_loop));
+    pst_csc_builder_sum_save(&o->sum, r);
     return put_record(c, r);
 }
 
-static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
+static pst_rc write_arcs(struct pst_csc_builder *c, struct pst_csc_builder_out *o,
+                         struct pst_progress *progress)
 {
-    struct pst_csc_builder *c = o->c;
+    const bool tagged = pst_csc_builder_out_tagged(&c->spec);
     uint64_t noted = pst_sorter_done(c->sorter);
-    bool loops = c->spec.self_loops == PST_LOOPS_ADD;
-    bool plain = !loops && !c->spec.relations && o->ids == PST_I32;
+    bool plain = c->spec.self_loops != PST_LOOPS_ADD && !tagged && o->ids == PST_I32;
     for (;;) {
         int64_t n;
         pst_rc rc = pst_sorter_next(c->sorter, c->high, c->low, c->tag, &n);
@@ -395,68 +292,19 @@ static pst_rc write_arcs(struct out *o, struct pst_progress *progress)
             c->high[i] = pst_rank_of(c->rank, c->high[i]);
             c->low[i] = pst_rank_of(c->rank, c->low[i]);
         }
-        if (plain && (rc = put_plain(o, c->high, c->low, n)) != PST_OK)
+        if (plain && (rc = pst_csc_builder_out_put_plain(o, c->high, c->low, n)) != PST_OK)
             return rc;
-        for (int64_t i = 0; !plain && i < n; i++) {
-            assert(c->high[i] < o->vertices && c->low[i] < o->vertices);
-            if (loops && (rc = put_loops(o, c->high[i], c->low[i])) != PST_OK)
+        for (int64_t i = 0; !plain && i < n; i++)
+            if ((rc = pst_csc_builder_out_put(o, c->high[i], c->low[i], tagged ? c->tag[i] : 0)) != PST_OK)
                 return rc;
-            if ((rc = put(o, c->high[i], c->low[i], c->spec.relations ? c->tag[i] : 0)) != PST_OK)
-                return rc;
-        }
         if ((rc = pst_progress_add(progress, (uint64_t)n)) != PST_OK)
             return rc;
         if (pst_sorter_done(c->sorter) == noted || !pst_csc_builder_due(c))
             continue;
         noted = pst_sorter_done(c->sorter);
-        if ((rc = note_written(o)) != PST_OK)
+        if ((rc = note_written(c, o)) != PST_OK)
             return rc;
     }
-}
-
-static pst_rc begin_array(struct out *o, enum pst_array_id id, enum pst_dtype dtype, int64_t rows,
-                          struct pst_array_writer *w)
-{
-    struct pst_build *b = o->c->spec.build;
-    const int64_t shape[2] = {rows, 1};
-    return o->noted ? pst_build_go_on(b, id, dtype, 1, shape, w) : pst_build_array(b, id, dtype, 1, shape, w);
-}
-
-static pst_rc begin_arrays(struct out *o, int64_t edges)
-{
-    char what[128];
-    pst_rc rc = begin_array(o, PST_ARRAY_INDPTR, PST_I64, o->vertices + 1, &o->indptr);
-    (void)snprintf(what, sizeof what,
-                   "ids go up to %" PRId64 " (--ids strings would renumber them): indptr.npy",
-                   o->vertices - 1);
-    if (rc == PST_OK)
-        rc = pst_file_room_for(o->indptr.path, o->indptr.expected - o->indptr.written, what);
-    if (rc == PST_OK)
-        rc = begin_array(o, PST_ARRAY_INDICES, o->ids, edges, &o->indices);
-    if (rc == PST_OK && o->c->spec.relations)
-        rc = begin_array(o, PST_ARRAY_RELATIONS, PST_I32, edges, &o->relations);
-    return rc;
-}
-
-static pst_rc end_arrays(struct out *o, bool counted)
-{
-    struct pst_build *b = o->c->spec.build;
-    pst_rc rc = open_row(o, o->vertices);
-    if (rc == PST_OK)
-        rc = flush_rows(o);
-    if (rc == PST_OK)
-        rc = flush_ids(o);
-    if (rc == PST_OK && !counted)
-        rc = pst_array_writer_shrink(&o->indices, o->edges);
-    if (rc == PST_OK && !counted && o->c->spec.relations)
-        rc = pst_array_writer_shrink(&o->relations, o->edges);
-    if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_ARRAY_INDPTR, &o->indptr);
-    if (rc == PST_OK)
-        rc = pst_build_array_end(b, PST_ARRAY_INDICES, &o->indices);
-    if (rc == PST_OK && o->c->spec.relations)
-        rc = pst_build_array_end(b, PST_ARRAY_RELATIONS, &o->relations);
-    return rc;
 }
 
 static void tell_counts(struct pst_csc_builder *c, int64_t vertices, int64_t edges)
@@ -474,7 +322,7 @@ static bool take_finished(struct pst_csc_builder *c, int64_t vertices)
     struct pst_build *b = c->spec.build;
     const json_t *o = json_object_get(b->journal.root, "edges");
     if (!pst_build_had(b, PST_ARRAY_INDPTR) || !pst_build_had(b, PST_ARRAY_INDICES) ||
-        (c->spec.relations && !pst_build_had(b, PST_ARRAY_RELATIONS)))
+        (pst_csc_builder_out_tagged(&c->spec) && !pst_build_had(b, pst_csc_builder_out_tag_array(&c->spec))))
         return false;
     c->counts.parts = number(o, "parts");
     tell_counts(c, vertices, number(o, "edges"));
@@ -490,12 +338,12 @@ static pst_rc note_done(struct pst_csc_builder *c)
 }
 
 /* Where the arrays were at the last note; a fresh sorter's index is saved first. */
-static pst_rc begin_sorting(struct out *o, int64_t *distinct)
+static pst_rc begin_sorting(struct pst_csc_builder *c, struct pst_csc_builder_out *o, int64_t *distinct)
 {
-    struct pst_csc_builder *c = o->c;
     const json_t *before = json_object_get(c->spec.build->journal.root, "edges");
     if (c->phase == PST_CSC_BUILDER_READING) {
         pst_rc rc = pst_sorter_finish(c->sorter, distinct);
+        *distinct = pst_csc_builder_out_sums(&c->spec) ? -1 : *distinct;
         return rc == PST_OK && resumable(c) && c->state != NULL ? save(c, "sorting") : rc;
     }
     *distinct = c->spec.dedupe ? -1 : c->arcs;
@@ -505,14 +353,15 @@ static pst_rc begin_sorting(struct out *o, int64_t *distinct)
     o->edges = number(before, "edges");
     o->target = number(before, "target");
     o->next_loop = number(before, "next_loop");
+    pst_csc_builder_sum_load(&o->sum, before);
     return PST_OK;
 }
 
-static pst_rc write_all(struct out *o, struct pst_progress *progress)
+static pst_rc write_all(struct pst_csc_builder *c, struct pst_csc_builder_out *o,
+                        struct pst_progress *progress)
 {
-    struct pst_csc_builder *c = o->c;
     int64_t distinct = 0;
-    pst_rc rc = begin_sorting(o, &distinct);
+    pst_rc rc = begin_sorting(c, o, &distinct);
     if (rc != PST_OK)
         return rc;
     c->counts.parts = pst_sorter_parts(c->sorter);
@@ -520,14 +369,12 @@ static pst_rc write_all(struct out *o, struct pst_progress *progress)
     pst_progress_begin(progress, c->counts.parts > 0 ? "edges: sorting" : "edges: writing", (uint64_t)c->arcs,
                        false);
     bool counted = distinct >= 0;
-    if ((rc = begin_arrays(o, (counted ? distinct : c->arcs) + c->counts.loops_added)) != PST_OK)
+    if ((rc = pst_csc_builder_out_begin(o, (counted ? distinct : c->arcs) + c->counts.loops_added)) != PST_OK)
         return rc;
-    if ((rc = write_arcs(o, progress)) != PST_OK)
-        return rc;
-    if (c->counts.loops_added > 0 && (rc = put_loops(o, o->vertices, 0)) != PST_OK)
+    if ((rc = write_arcs(c, o, progress)) != PST_OK || (rc = pst_csc_builder_out_put_last(o)) != PST_OK)
         return rc;
     c->spec.build->journal.held = true; /* the arrays are all finished, or none is */
-    return end_arrays(o, counted);
+    return pst_csc_builder_out_end(o, counted);
 }
 
 pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struct pst_progress *progress)
@@ -539,15 +386,15 @@ pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struc
                         "--resume: %s does not match the journal of the interrupted import: import without "
                         "--resume to start over",
                         c->spec.build->partial);
-    struct out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
+    struct pst_csc_builder_out *o = calloc(1, sizeof *o); /* 400 KiB: not for the stack */
     if (o == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot write edges");
-    o->c = c;
+    o->spec = &c->spec;
     o->ids = pst_manifest_id_dtype(vertices);
     o->vertices = vertices;
     o->target = -1;
-    o->indptr.fd = o->indices.fd = o->relations.fd = -1;
-    pst_rc rc = write_all(o, progress);
+    o->indptr.fd = o->indices.fd = o->tags.fd = -1;
+    pst_rc rc = write_all(c, o, progress);
     c->spec.build->journal.held = false;
     if (rc == PST_OK) {
         pst_progress_end(progress);
@@ -557,7 +404,7 @@ pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices, struc
     }
     pst_array_writer_release(&o->indptr);
     pst_array_writer_release(&o->indices);
-    pst_array_writer_release(&o->relations);
+    pst_array_writer_release(&o->tags);
     free(o);
     return rc;
 }

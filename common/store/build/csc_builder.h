@@ -4,6 +4,9 @@
 #ifndef PST_CSC_BUILDER_H
 #define PST_CSC_BUILDER_H
 
+#include <float.h>
+#include <string.h>
+
 #include "common/store/build/build.h"
 #include "common/store/build/rank.h"
 #include "common/util/progress.h"
@@ -23,6 +26,9 @@ struct pst_csc_builder_spec {
     bool dedupe;     /* one edge for each (source, target) */
     bool transpose;
     bool relations; /* each edge has one; edges of different relations are not duplicates */
+    bool weights;   /* each edge has one (pst_csc_builder_weight); not with relations. A deduplicated edge has
+                       the sum of its duplicates' weights, smallest first, in double precision */
+    float loop_weight; /* of loops that are added; 0 or more */
     enum pst_csc_builder_self_loops self_loops;
     uint64_t memory_bytes;
     int threads;
@@ -46,13 +52,23 @@ struct pst_csc_builder;
 PST_API PST_MUST_USE pst_rc pst_csc_builder_new(struct pst_csc_builder **out,
                                                 const struct pst_csc_builder_spec *spec);
 
-/* Adds n <= PST_CSC_BUILDER_EDGE_BLOCK edges. The caller has checked that ids are 0 or more. relation is NULL
- * unless the spec says that edges have relations. */
-PST_API PST_MUST_USE pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source,
-                                                const int64_t *target, const int32_t *relation, int64_t n);
+/* The bits of x, rounded to float32: the tag of an edge of this weight. False: x is negative, not finite, or
+ * larger than a float32 can be. */
+static inline bool pst_csc_builder_weight(double x, int32_t *bits)
+{
+    const float weight = (float)x + 0.0F; /* -0 becomes 0: bits then rise with the weights */
+    memcpy(bits, &weight, sizeof *bits);
+    return x >= 0 && weight <= FLT_MAX;
+}
 
-/* Writes indptr, indices and, if edges have them, relations; notes vertices and edges in the manifest.
- * vertices is more than every id (or every rank). */
+/* Adds n <= PST_CSC_BUILDER_EDGE_BLOCK edges. The caller has checked that ids are 0 or more. tag: relations
+ * or weights, as the spec says; NULL if edges have neither. Equal edges of any order give equal sums. */
+PST_API PST_MUST_USE pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source,
+                                                const int64_t *target, const int32_t *tag, int64_t n);
+
+/* Writes indptr, indices and, if edges have them, relations or edge_weights; notes vertices and edges in the
+ * manifest. vertices is more than every id (or every rank). Fails: PST_E_FORMAT if a sum of weights is larger
+ * than a float32 can be. */
 PST_API PST_MUST_USE pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices,
                                                    struct pst_progress *progress);
 PST_API void pst_csc_builder_free(struct pst_csc_builder *c);

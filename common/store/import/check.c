@@ -14,6 +14,8 @@ static bool dtype_fits(enum pst_import_source_id id, enum pst_dtype d)
     switch (id) {
     case PST_IMPORT_FEATURES: return d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
     case PST_IMPORT_FEAT_DATA: return d == PST_F32 || d == PST_F64;
+    case PST_IMPORT_EDGE_WEIGHTS:
+        return pst_dtype_is_integer(d) || d == PST_F32 || d == PST_F64 || d == PST_F16 || d == PST_BF16;
     case PST_IMPORT_TRAIN:
     case PST_IMPORT_VAL:
     case PST_IMPORT_TEST: return pst_dtype_is_integer(d) || d == PST_BOOL;
@@ -27,6 +29,7 @@ static const char *dtypes_wanted(enum pst_import_source_id id)
     switch (id) {
     case PST_IMPORT_FEATURES: return "float32, float64, float16 or bfloat16 (<V2)";
     case PST_IMPORT_FEAT_DATA: return "float32 or float64";
+    case PST_IMPORT_EDGE_WEIGHTS: return PST_IMPORT_INTEGERS ", float32, float64, float16 or bfloat16 (<V2)";
     case PST_IMPORT_LABELS: return PST_IMPORT_INTEGERS ", bool, float32 or float64";
     case PST_IMPORT_TRAIN:
     case PST_IMPORT_VAL:
@@ -138,6 +141,39 @@ static void choose_edge_shape(struct pst_import_state *im)
     im->edges = im->shape == PST_EDGES_2XE ? a->shape[1] : a->shape[0];
 }
 
+/* Weights belong to an array of edges, and to all of its edges. */
+static void check_weights(struct pst_import_state *im)
+{
+    const struct pst_import_spec *s = im->spec;
+    const struct pst_array *a = &im->src[PST_IMPORT_EDGE_WEIGHTS];
+    const char *path = s->source[PST_IMPORT_EDGE_WEIGHTS];
+    const bool given = path[0] != '\0', weighted = given || s->weights;
+    if (given && s->feed != NULL)
+        pst_problem(
+            &im->problems,
+            "%s: weights in an array need edges in an array: use --weight-column if the edges are lines "
+            "of text, or --edge-weights none to leave the weights out",
+            path);
+    else if (given && pst_table_is_one(path))
+        pst_problem(&im->problems, "%s: expected weights in an .npy file, found a text table", path);
+    else if (given && im->shape == PST_EDGES_EX3)
+        pst_problem(
+            &im->problems,
+            "%s: edges of %s have relations, so they cannot have weights: choose one with --edge-weights "
+            "none, or with edges of shape (2, E)",
+            path, s->source[PST_IMPORT_EDGES]);
+    else if (a->map != NULL && a->shape[0] != im->edges)
+        pst_problem(&im->problems, "%s: expected a weight for each of %" PRId64 " edges, found %" PRId64,
+                    path, im->edges, a->shape[0]);
+    if (weighted && s->self_loops == PST_LOOPS_ADD && s->loop_weight < 0)
+        pst_problem(&im->problems,
+                    "--self-loops add: the edges have weights, and nothing says what the loops weigh: add "
+                    "--loop-weight W, for example --loop-weight 1");
+    if (s->loop_weight >= 0 && (!weighted || s->self_loops != PST_LOOPS_ADD))
+        pst_problem(&im->problems, "--loop-weight has no effect without %s",
+                    weighted ? "--self-loops add" : "weights of edges (--edge-weights or --weight-column)");
+}
+
 void pst_import_open(struct pst_import_state *im)
 {
     for (unsigned i = 0; i < PST_IMPORT_SOURCES; i++)
@@ -146,6 +182,7 @@ void pst_import_open(struct pst_import_state *im)
     pst_import_open_splits(im);
     if (pst_import_has(im, PST_IMPORT_EDGES))
         choose_edge_shape(im);
+    check_weights(im);
     const bool csr[3] = {im->spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0',
                          im->spec->source[PST_IMPORT_FEAT_INDICES][0] != '\0',
                          im->spec->source[PST_IMPORT_FEAT_DATA][0] != '\0'};

@@ -51,27 +51,43 @@ void pst_edge_names_free(struct pst_edge_names *e)
 {
     if (e != NULL)
         pst_names_free(e->names);
+    if (e != NULL && e->weights != NULL)
+        (void)fclose(e->weights);
     free(e);
 }
 
 /* The first `edges` of the block have numbers. */
-static pst_rc give(struct pst_edge_names *e, size_t edges)
+static pst_rc give(struct pst_edge_names *e, const int32_t *weight, size_t edges)
 {
     const size_t s = e->spec.swapped ? 1 : 0;
     for (size_t i = 0; i < edges; i++) {
         e->source[i] = e->id[2 * i + s];
         e->target[i] = e->id[2 * i + 1 - s];
     }
-    return pst_csc_builder_add(e->spec.csc, e->source, e->target, NULL, (int64_t)edges);
+    return pst_csc_builder_add(e->spec.csc, e->source, e->target, weight, (int64_t)edges);
 }
 
-pst_rc pst_edge_names_flush(struct pst_edge_names *e)
+static pst_rc put_weights_aside(struct pst_edge_names *e, const int32_t *weight, size_t edges)
 {
+    char path[PST_PATH_MAX];
+    pst_build_temp(pst_csc_builder_spec_of(e->spec.csc)->build, "edge-weights", path);
+    if (e->weights == NULL && (e->weights = fopen(path, "w+e")) == NULL)
+        return pst_fail_errno("cannot create %s", path);
+    return fwrite(weight, sizeof *weight, edges, e->weights) == edges
+               ? PST_OK
+               : pst_fail_errno("cannot write weights of edges to %s", path);
+}
+
+pst_rc pst_edge_names_flush(struct pst_edge_names *e, const int32_t *weight)
+{
+    const size_t edges = e->n / 2;
     size_t known = 0;
     const bool over = e->replaying && pst_edge_names_replayed(e); /* the rest of its text is not needed */
     pst_rc rc = over ? PST_OK : pst_names_add(e->names, e->mention, e->n, e->id, &known);
     if (rc == PST_OK && (!e->replaying || pst_csc_builder_lost(e->spec.csc)))
-        rc = give(e, known / 2);
+        rc = give(e, weight, known / 2);
+    if (rc == PST_OK && weight != NULL && known / 2 < edges)
+        rc = put_weights_aside(e, weight + known / 2, edges - known / 2);
     e->n = e->plain_fill = 0;
     return rc;
 }
@@ -119,9 +135,24 @@ pst_rc pst_edge_names_checkpoint(struct pst_edge_names *e, enum pst_csc_builder_
 
 /* ---- what was put aside ---- */
 
+/* The weights of the next edges that were put aside; *out is NULL if edges have none. */
+static pst_rc next_weights(struct pst_edge_names *e, int32_t *room, size_t edges, const int32_t **out)
+{
+    *out = NULL;
+    if (e->weights == NULL)
+        return PST_OK;
+    *out = room;
+    return fread(room, sizeof *room, edges, e->weights) == edges
+               ? PST_OK
+               : pst_fail(PST_E_IO, "%s: cannot read back the weights of edges", e->spec.path);
+}
+
 static pst_rc join(struct pst_edge_names *e)
 {
     int64_t edges = 0;
+    int32_t room[PST_EDGE_NAMES_BATCH];
+    if (e->weights != NULL)
+        rewind(e->weights);
     pst_progress_begin(e->spec.progress, "edges: joining", pst_names_mentions_aside(e->names) / 2, false);
     for (;;) {
         size_t n = 0;
@@ -129,8 +160,11 @@ static pst_rc join(struct pst_edge_names *e)
         if (rc == PST_OK && n == 0)
             break;
         edges += (int64_t)n / 2;
+        const int32_t *weight = NULL;
+        if (rc == PST_OK)
+            rc = next_weights(e, room, n / 2, &weight);
         if (rc == PST_OK && edges > e->joined) { /* a note is made between two blocks */
-            rc = give(e, n / 2);
+            rc = give(e, weight, n / 2);
             e->joined = edges;
         }
         if (rc == PST_OK)

@@ -3,6 +3,8 @@
 #ifndef PST_EDGE_NAMES_H
 #define PST_EDGE_NAMES_H
 
+#include <stdio.h>
+
 #include "common/store/build/csc_builder.h"
 #include "common/store/names/names.h"
 
@@ -28,6 +30,7 @@ struct pst_edge_names {
                         again */
     bool text_again; /* a replay is needed */
     int64_t joined;  /* edges put aside that the topology has */
+    FILE *weights;   /* of edges that were put aside, in their order; NULL: there are none */
     size_t n;        /* of the block: mentions */
     size_t plain_fill;
     struct pst_name
@@ -53,7 +56,9 @@ static inline void pst_edge_names_put(struct pst_edge_names *e, const char *text
 }
 
 /* The block's edges to the topology, or aside; before the text that mentions point to is gone. */
-PST_MUST_USE pst_rc pst_edge_names_flush(struct pst_edge_names *e);
+/* weight: of each edge (pst_csc_builder_weight); NULL: they have none. An import with weights cannot be
+ * resumed: weights that were put aside are not noted. */
+PST_MUST_USE pst_rc pst_edge_names_flush(struct pst_edge_names *e, const int32_t *weight);
 bool pst_edge_names_replayed(const struct pst_edge_names *e);
 bool pst_edge_names_read(const struct pst_edge_names *e); /* all edges were read before a kill */
 /* The replay is over. Fails: PST_E_STATE when it did not bring the names that were there. */

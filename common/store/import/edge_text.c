@@ -23,7 +23,8 @@ pst_rc pst_edge_text_init(struct pst_edge_text *e, const struct pst_edge_text_sp
     e->ranked = spec->ids != PST_EDGE_TEXT_IDS_STRINGS;
     e->source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->source);
     e->target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->target);
-    return e->source != NULL && e->target != NULL
+    e->weight = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof *e->weight);
+    return e->source != NULL && e->target != NULL && e->weight != NULL
                ? PST_OK
                : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
 }
@@ -35,6 +36,15 @@ void pst_edge_text_release(struct pst_edge_text *e)
     pst_edge_names_free(e->names);
     free(e->source);
     free(e->target);
+    free(e->weight);
+}
+
+static pst_rc field_must_end(struct pst_edge_text *e, const char *line, const char *end, const char *what)
+{
+    if (!pst_text_at_end(end) && pst_text_next_field(end, e->separator) == NULL &&
+        !pst_text_at_end(pst_text_skip_blanks(end)))
+        return pst_text_fail(&e->text, line, end, what);
+    return PST_OK;
 }
 
 static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char **p, int64_t *id)
@@ -50,11 +60,19 @@ static pst_rc read_integer(struct pst_edge_text *e, const char *line, const char
         (void)snprintf(what, sizeof what, "an id from 0 to %" PRId64, e->limit - 1);
         return pst_text_fail(&e->text, line, at, what);
     }
-    const char *end = *p;
-    if (!pst_text_at_end(end) && pst_text_next_field(end, e->separator) == NULL &&
-        !pst_text_at_end(pst_text_skip_blanks(end)))
-        return pst_text_fail(&e->text, line, end, "the end of an id");
-    return PST_OK;
+    return field_must_end(e, line, *p, "the end of an id");
+}
+
+static pst_rc read_weight(struct pst_edge_text *e, const char *line, const char **p)
+{
+    *p = e->separator == '\t' ? *p : pst_text_skip_blanks(*p);
+    const char *at = *p;
+    const bool quoted = *at == '"' && e->separator != PST_TEXT_BLANKS;
+    double x;
+    *p += quoted;
+    if (!pst_text_real(p, &x) || (quoted && *(*p)++ != '"') || !pst_csc_builder_weight(x, &e->weight[e->n]))
+        return pst_text_fail(&e->text, line, at, "a weight, a number of 0 or more that fits float32");
+    return field_must_end(e, line, *p, "the end of a weight");
 }
 
 /* Quotes are taken off, in a copy. */
@@ -92,12 +110,16 @@ static pst_rc read_columns(struct pst_edge_text *e, const char *line)
 {
     const char *p = e->separator == PST_TEXT_BLANKS ? pst_text_skip_blanks(line) : line;
     int64_t last = pst_max_i64(e->spec.column[0], e->spec.column[1]);
+    if (e->spec.weighted)
+        last = pst_max_i64(last, e->spec.weight_column);
     for (int64_t column = 0; column <= last; column++) {
         pst_rc rc = PST_OK;
         if (column == e->spec.column[0])
             rc = read_column(e, line, &p, &e->source[e->n]);
         else if (column == e->spec.column[1])
             rc = read_column(e, line, &p, &e->target[e->n]);
+        else if (e->spec.weighted && column == e->spec.weight_column)
+            rc = read_weight(e, line, &p);
         else if ((p = pst_text_field_end(p, e->separator)) == NULL)
             return pst_text_fail(&e->text, line, line, "a closing quote (\")");
         if (rc != PST_OK)
@@ -192,7 +214,7 @@ static pst_rc flush(struct pst_edge_text *e, struct pst_csc_builder *csc)
     if (e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS) {
         e->edges += e->n;
         e->n = 0;
-        return pst_edge_names_flush(e->names);
+        return pst_edge_names_flush(e->names, e->spec.weighted ? e->weight : NULL);
     }
     if (e->ranked) {
         pst_rc rc = pst_rank_add(&e->rank, e->source, e->n);
@@ -202,7 +224,7 @@ static pst_rc flush(struct pst_edge_text *e, struct pst_csc_builder *csc)
             return pst_wrap(rc, "%s", e->text.path);
         e->ranked = rc == PST_OK; /* to count gaps is a courtesy */
     }
-    pst_rc rc = pst_csc_builder_add(csc, e->source, e->target, NULL, e->n);
+    pst_rc rc = pst_csc_builder_add(csc, e->source, e->target, e->spec.weighted ? e->weight : NULL, e->n);
     e->edges += e->n;
     e->n = 0;
     return rc;
@@ -232,7 +254,7 @@ static pst_rc careful_line(struct pst_edge_text *e, const char *line)
 static pst_rc read_block(struct pst_edge_text *e, struct pst_csc_builder *csc, const char *p, const char *end)
 {
     const bool named = e->spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
-    bool simple = !named && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
+    bool simple = !named && !e->spec.weighted && e->spec.column[0] <= 1 && e->spec.column[1] <= 1;
     while (p < end) {
         if (named ? pst_edge_names_full(e->names) : e->n == PST_CSC_BUILDER_EDGE_BLOCK) {
             pst_rc rc = flush(e, csc);
@@ -423,13 +445,28 @@ static int64_t find_column(const struct pst_edge_text *e, const char *line, cons
     return -1;
 }
 
+static pst_rc weight_apart(const struct pst_edge_text *e)
+{
+    const struct pst_edge_text_spec *s = &e->spec;
+    if (s->weighted && (s->weight_column == s->column[0] || s->weight_column == s->column[1]))
+        return pst_fail(PST_E_ARG,
+                        "--weight-column: column %" PRId64
+                        " is already that of the %s: choose another, or choose those with --columns S,T",
+                        s->weight_column, s->weight_column == s->column[0] ? "source" : "target");
+    return PST_OK;
+}
+
 /* Columns that the user named: the first line that is no comment says where they are. */
 static pst_rc resolve_columns(struct pst_edge_text *e)
 {
     struct pst_text t;
     const char *p, *end;
-    if (e->spec.column_name[0][0] == '\0')
-        return PST_OK;
+    const bool named[3] = {e->spec.column_name[0][0] != '\0', e->spec.column_name[1][0] != '\0',
+                           e->spec.weighted && e->spec.weight_name[0] != '\0'};
+    int64_t *const column[3] = {&e->spec.column[0], &e->spec.column[1], &e->spec.weight_column};
+    const char *const name[3] = {e->spec.column_name[0], e->spec.column_name[1], e->spec.weight_name};
+    if (!named[0] && !named[2])
+        return weight_apart(e);
     e->spec.header = PST_EDGE_TEXT_HEADER_YES;
     pst_rc rc = pst_text_open(&t, e->spec.path);
     if (rc == PST_OK)
@@ -440,16 +477,18 @@ static pst_rc resolve_columns(struct pst_edge_text *e)
         p = (const char *)rawmemchr(p, '\n') + 1;
         t.line++;
     }
-    for (int i = 0; i < 2 && rc == PST_OK; i++) {
+    for (int i = 0; i < 3 && rc == PST_OK; i++) {
         char what[PST_NAME_MAX + 32];
-        e->spec.column[i] = p < end ? find_column(e, p, e->spec.column_name[i]) : -1;
-        (void)snprintf(what, sizeof what, "a column named %s", e->spec.column_name[i]);
-        if (e->spec.column[i] < 0 || e->spec.column[i] >= PST_EDGE_TEXT_COLUMNS_MAX)
+        if (!named[i])
+            continue;
+        *column[i] = p < end ? find_column(e, p, name[i]) : -1;
+        (void)snprintf(what, sizeof what, "a column named %s", name[i]);
+        if (*column[i] < 0 || *column[i] >= PST_EDGE_TEXT_COLUMNS_MAX)
             rc = p < end ? pst_text_fail(&t, p, p, what)
                          : pst_fail(PST_E_FORMAT, "%s: expected %s", t.path, what);
     }
     pst_text_close(&t);
-    return rc;
+    return rc == PST_OK ? weight_apart(e) : rc;
 }
 
 pst_rc pst_edge_text_feed(void *ctx, struct pst_csc_builder *csc, int64_t *vertices,

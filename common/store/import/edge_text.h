@@ -30,7 +30,10 @@ struct pst_edge_text_spec {
     char comment;                      /* lines that begin with it are skipped; '\0': none */
     int64_t column[2];                 /* of the source and the target, from 0 */
     char column_name[2][PST_NAME_MAX]; /* or what the header calls them; "": column says which */
-    int64_t expect;                    /* edges that there must be; -1: any */
+    bool weighted;                     /* lines have a weight: */
+    int64_t weight_column;             /* in this column, */
+    char weight_name[PST_NAME_MAX]; /* or in the one that the header calls so; "": weight_column says which */
+    int64_t expect;                 /* edges that there must be; -1: any */
     enum pst_edge_text_ids ids;
     enum pst_edge_text_header header;
     uint64_t memory_bytes; /* for names, or for the set of ids */
@@ -45,7 +48,8 @@ struct pst_edge_text {
     bool ranked;                  /* which ids occur is known */
     struct pst_edge_names *names; /* NULL unless ids are STRINGS, and edges are still read */
     int64_t *source, *target;
-    int64_t n; /* edges in the block */
+    int32_t *weight; /* pst_csc_builder_weight */
+    int64_t n;       /* edges in the block */
     int64_t edges, limit;
     int64_t comments, blank_lines, carriage_returns, more_columns, unused_ids;
     bool header_skipped, bom, begun; /* begun: a line that is no comment was read */

@@ -1,6 +1,7 @@
 /* edges.c: reads an array of edges by blocks and gives them to the topology. */
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ struct edge_reader {
     int fd[2];
     void *raw[2];
     int64_t *source, *target;
-    int32_t *relation; /* NULL: there are none */
-    int64_t bad;
+    int32_t *tag; /* relations or weights */
+    int64_t bad, bad_weights;
 };
 
 static pst_rc open_reader(struct edge_reader *r, const struct pst_import_edge_array *e)
@@ -37,9 +38,8 @@ static pst_rc open_reader(struct edge_reader *r, const struct pst_import_edge_ar
     }
     r->source = malloc(bytes);
     r->target = malloc(bytes);
-    r->relation = calloc(PST_CSC_BUILDER_EDGE_BLOCK, sizeof *r->relation);
-    return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL &&
-                   r->relation != NULL
+    r->tag = calloc(PST_CSC_BUILDER_EDGE_BLOCK, sizeof *r->tag);
+    return r->raw[0] != NULL && r->raw[1] != NULL && r->source != NULL && r->target != NULL && r->tag != NULL
                ? PST_OK
                : pst_fail(PST_E_NOMEM, "%s: out of memory: cannot allocate a block of edges", e->a->path);
 }
@@ -53,7 +53,7 @@ static void close_reader(struct edge_reader *r)
     }
     free(r->source);
     free(r->target);
-    free(r->relation);
+    free(r->tag);
 }
 
 static pst_rc read_items(const struct edge_reader *r, int which, int64_t first, int64_t n)
@@ -91,6 +91,18 @@ static void take(const void *raw, enum pst_dtype dtype, int64_t at, int64_t step
             out[i] = pst_dtype_int_at(raw, dtype, at + i * step);
 }
 
+/* Weights of a block, which must be 0 or more. */
+static void take_weights(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
+{
+    const struct pst_array *w = r->e->weights;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = pst_import_number_at(w, first + i);
+        if (!pst_csc_builder_weight(x, &r->tag[i]) && ++r->bad_weights <= PST_IMPORT_TOLD_MAX)
+            pst_problem(problems, "%s: weight of edge %" PRId64 ": expected a number from 0 to %g, found %g",
+                        w->path, first + i, (double)FLT_MAX, x);
+    }
+}
+
 /* Relations of a block, which must be below the number of them. */
 static void take_relations(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
@@ -100,7 +112,7 @@ static void take_relations(struct edge_reader *r, int64_t first, int64_t n, stru
         if (k < 0 || k >= e->relations)
             pst_import_tell(problems, &r->bad, e->a->path, first + i, k, e->relations, "relation of edge");
         else
-            r->relation[i] = (int32_t)k;
+            r->tag[i] = (int32_t)k;
     }
 }
 
@@ -118,6 +130,8 @@ static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct
     take(r->raw[wide ? 1 : 0], e->a->dtype, wide ? 0 : columns - 1, wide ? 1 : columns, r->target, n);
     if (e->shape == PST_EDGES_EX3)
         take_relations(r, first, n, problems);
+    else if (e->weights != NULL)
+        take_weights(r, first, n, problems);
     return PST_OK;
 }
 
@@ -151,26 +165,28 @@ pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_imp
     struct edge_reader r;
     pst_rc rc = open_reader(&r, e);
     for (int64_t i = 0; rc == PST_OK && e->shape != PST_EDGES_EX3 && i < PST_CSC_BUILDER_EDGE_BLOCK; i++)
-        r.relation[i] = e->relation;
+        r.tag[i] = e->relation;
     for (int64_t first = e->begin; rc == PST_OK && first < e->edges; first += PST_CSC_BUILDER_EDGE_BLOCK) {
         int64_t n = pst_min_i64(PST_CSC_BUILDER_EDGE_BLOCK, e->edges - first);
         if ((rc = read_block(&r, first, n, problems)) != PST_OK)
             break;
         check_block(&r, first, n, problems);
-        if (r.bad == 0) /* with bad ids there will be no dataset: the rest is only looked at */
-            rc = fn(ctx, r.source, r.target, e->relations > 0 ? r.relation : NULL, n);
+        if (r.bad + r.bad_weights == 0) /* else there will be no dataset: the rest is only looked at */
+            rc = fn(ctx, r.source, r.target, e->relations > 0 || e->weights != NULL ? r.tag : NULL, n);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)n);
     }
     pst_import_tell_rest(problems, r.bad, e->a->path);
+    if (e->weights != NULL)
+        pst_import_tell_rest(problems, r.bad_weights, e->weights->path);
     close_reader(&r);
     return rc;
 }
 
-pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target, const int32_t *relation,
+pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target, const int32_t *tag,
                         int64_t n)
 {
-    return pst_csc_builder_add(csc, source, target, relation, n);
+    return pst_csc_builder_add(csc, source, target, tag, n);
 }
 
 /* A topology, and how many edges it has been given: where a resumed import goes on. */
@@ -179,11 +195,11 @@ struct counted {
     int64_t edges;
 };
 
-static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *target, const int32_t *relation,
+static pst_rc add_counted(void *ctx, const int64_t *source, const int64_t *target, const int32_t *tag,
                           int64_t n)
 {
     struct counted *c = ctx;
-    pst_rc rc = pst_csc_builder_add(c->csc, source, target, relation, n);
+    pst_rc rc = pst_csc_builder_add(c->csc, source, target, tag, n);
     c->edges += n;
     if (rc == PST_OK && pst_csc_builder_due(c->csc))
         rc = pst_csc_builder_checkpoint(c->csc, json_integer((json_int_t)c->edges), PST_CSC_BUILDER_IF_DUE);
@@ -232,13 +248,15 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
 {
     const struct pst_array *a = &im->src[PST_IMPORT_EDGES];
     struct counted counted = {csc, (int64_t)json_integer_value(pst_csc_builder_state(csc))};
-    const struct pst_import_edge_array e = {.a = a,
-                                            .file = im->spec->source[PST_IMPORT_EDGES],
-                                            .shape = layout(im),
-                                            .edges = im->edges,
-                                            .begin = counted.edges,
-                                            .limit = {im->vertices, im->vertices},
-                                            .relations = im->relations};
+    const struct pst_import_edge_array e = {
+        .a = a,
+        .file = im->spec->source[PST_IMPORT_EDGES],
+        .shape = layout(im),
+        .edges = im->edges,
+        .begin = counted.edges,
+        .limit = {im->vertices, im->vertices},
+        .relations = im->relations,
+        .weights = pst_import_has(im, PST_IMPORT_EDGE_WEIGHTS) ? &im->src[PST_IMPORT_EDGE_WEIGHTS] : NULL};
     if (pst_csc_builder_phase(csc) != PST_CSC_BUILDER_READING)
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);

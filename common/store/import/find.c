@@ -18,6 +18,7 @@ struct source_row {
 
 static const struct source_row sources[PST_IMPORT_SOURCES] = {
     [PST_IMPORT_EDGES] = {"--edges", "edges.npy", NULL},
+    [PST_IMPORT_EDGE_WEIGHTS] = {"--edge-weights", "edge_weights.npy", "edge_weight.npy"},
     [PST_IMPORT_FEATURES] = {"--features", "feat.npy", "features.npy"},
     [PST_IMPORT_FEAT_INDPTR] = {"--feat-indptr", "feat_indptr.npy", NULL},
     [PST_IMPORT_FEAT_INDICES] = {"--feat-indices", "feat_indices.npy", NULL},
@@ -39,6 +40,7 @@ void pst_import_defaults(struct pst_import_spec *spec)
                                      .classes = -1,
                                      .feature_dim = -1,
                                      .target_vertices = -1,
+                                     .loop_weight = -1,
                                      .self_loops = PST_LOOPS_KEEP,
                                      .memory_bytes = pst_memory_default(),
                                      .threads = 1};

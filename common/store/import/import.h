@@ -10,6 +10,7 @@ PST_BEGIN_DECLS
 
 enum pst_import_source_id {
     PST_IMPORT_EDGES, /* (2, E) or (E, 2), int32 or int64; the first is the source, the second the target */
+    PST_IMPORT_EDGE_WEIGHTS, /* (E) numbers of 0 or more, one for each edge of the array of edges */
     PST_IMPORT_FEATURES,     /* (N, D) float32, float64 (made float32), float16 or bfloat16 */
     PST_IMPORT_FEAT_INDPTR,  /* or CSR: (N + 1) int32 or int64, */
     PST_IMPORT_FEAT_INDICES, /* (nnz) int32 or int64, */
@@ -61,6 +62,7 @@ struct pst_import_spec {
     int64_t target_first, target_vertices; /* those that labels and splits speak of; -1: all */
     bool symmetrize, dedupe;
     enum pst_csc_builder_self_loops self_loops;
+    double loop_weight; /* of loops that are added, if edges have weights; -1: the user did not say */
     enum pst_import_normalize
         normalize;         /* each feature row by the sum of its magnitudes, or its length; 0 stays 0 */
     uint64_t stride_bytes; /* 0: pst_stride_for */
@@ -81,6 +83,7 @@ struct pst_import_spec {
     bool feed_resumes;   /* it calls pst_csc_builder_checkpoint, and goes on from the state that it gave, */
     bool feed_replays;   /* and adds again what is lost (pst_csc_builder_spec's replays) */
     int64_t relations;   /* that edges have, by the feed; 0: none */
+    bool weights;        /* edges have weights, by the feed */
     const char *command; /* for the manifest's provenance; NULL: none */
 };
 

@@ -118,20 +118,23 @@ struct pst_import_edge_array {
     int64_t limit[2];  /* which must be below this before; -1: any */
     int32_t relation;  /* of all, unless the array has a column of them */
     int64_t relations; /* how many there are; 0: edges have none */
+    const struct pst_array
+        *weights; /* mapped, one for each edge; NULL: edges have none. Not with relations */
 };
 
-/* n <= PST_CSC_BUILDER_EDGE_BLOCK; relation NULL when edges have none. */
+/* n <= PST_CSC_BUILDER_EDGE_BLOCK; tag: relations, or weights as pst_csc_builder_weight makes them; NULL if
+ * edges have neither. */
 typedef pst_rc (*pst_import_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
-                                           const int32_t *relation, int64_t n);
+                                           const int32_t *tag, int64_t n);
 
-/* Ids out of range go to the list of problems, and nothing more is given on. */
+/* Ids and weights out of range go to the list of problems, and nothing more is given on. */
 PST_MUST_USE pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e,
                                                pst_import_edge_block_fn fn, void *ctx,
                                                struct pst_problems *problems, struct pst_progress *progress);
 
 /* A pst_import_edge_block_fn of a struct pst_csc_builder. */
 PST_MUST_USE pst_rc pst_edges_to_csc(void *csc, const int64_t *source, const int64_t *target,
-                                     const int32_t *relation, int64_t n);
+                                     const int32_t *tag, int64_t n);
 
 /* Of an array with a column of relations: one more than the largest. */
 PST_MUST_USE pst_rc pst_import_count_relations(struct pst_import_state *im, struct pst_progress *progress);

@@ -74,8 +74,10 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
     spec.memory_bytes = budget.sort;
     spec.feed = pst_edge_text_feed;
     spec.feed_ctx = &e;
-    spec.feed_resumes = e.spec.ids != PST_EDGE_TEXT_IDS_COMPACT;
-    spec.feed_replays = e.spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
+    const bool named = e.spec.ids == PST_EDGE_TEXT_IDS_STRINGS;
+    spec.weights = e.spec.weighted;
+    spec.feed_resumes = e.spec.ids != PST_EDGE_TEXT_IDS_COMPACT && !(named && spec.weights);
+    spec.feed_replays = named && !spec.weights;
     (void)snprintf(names_at, sizeof names_at, "%.4000s/names_at.npy", job->build->partial);
     (void)snprintf(names, sizeof names, "%.4000s/names.npy", job->build->partial);
     const struct pst_numbering_spec numbering = {.kind = numberings[job->text.ids],

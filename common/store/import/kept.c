@@ -142,11 +142,6 @@ static pst_rc check_ids(const struct pst_kept *k, unsigned id)
                   all = names ? k->array[id + 1].shape[0] : vertices;
     if (id == PST_ARRAY_IDS || id == PST_ARRAY_NAMES || id == PST_ARRAY_RELATION_NAMES)
         return PST_OK;
-    if (id == PST_ARRAY_EDGE_WEIGHTS)
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "%s: weights of edges cannot be imported yet: edges are sorted on the way, and "
-                        "weights would stay in the old order; remove edge_weights from 'kept' in meta.json",
-                        a->path);
     if (id == PST_ARRAY_TARGETS)
         return check_targets(k, a);
     if (a->dtype != PST_I32 && a->dtype != PST_I64)

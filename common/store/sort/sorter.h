@@ -1,7 +1,7 @@
 /* sorter.h: sorts more keys than memory holds, by a sample sort. Splitters from the first keys divide all
  * keys among buckets on disk, which are then sorted in memory one after another. (Frazer and McKellar,
- * "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an edge's target, source
- * and relation.
+ * "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an edge's target, source,
+ * and relation or weight (whose bits rise with it).
  * Owner: the caller; new and free pair. Free leaves no file behind, at any point; a kill leaves files only if
  * the sorter can be resumed. Threads: one calls it; it starts its own threads. */
 #ifndef PST_SORTER_H

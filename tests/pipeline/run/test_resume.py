@@ -26,8 +26,10 @@ def made():
     atexit.register(s.__exit__)
     rng = np.random.default_rng(5)
     edges = np.stack([rng.integers(0, VERTICES, EDGES), (rng.random(EDGES) ** 2 * VERTICES).astype(np.int64)])
+    edges[:, :EDGES // 4] %= 10  # duplicates that are more than a part of the sort
     os.mkdir(s.path("npy"))
     np.save(s.path("npy/edges.npy"), edges.astype(np.int32))
+    np.save(s.path("npy/edge_weights.npy"), rng.random(EDGES, np.float32))
     np.save(s.path("npy/feat.npy"), rng.random((VERTICES, 256), np.float32))
     np.save(s.path("npy/labels.npy"), rng.integers(0, 7, VERTICES))
     np.save(s.path("npy/train_idx.npy"), np.arange(0, VERTICES, 3))
@@ -90,7 +92,7 @@ def half_made_is_refused(to):
 
 def sources():
     s = made()
-    return (("npy", s.path("npy"), ()), ("csv", s.path("e.csv"), ("--symmetrize", "--dedupe", "--self-loops", "add")),
+    return (("npy", s.path("npy"), ("--dedupe",)), ("csv", s.path("e.csv"), ("--symmetrize", "--dedupe", "--self-loops", "add")),
             ("csv", s.path("e.csv.gz"), ("--transpose",)), ("csv", s.path("named.csv"), NAMED))
 
 

@@ -28,6 +28,8 @@ enum {
     OPT_SYMMETRIZE,
     OPT_DEDUPE,
     OPT_LOOPS,
+    OPT_LOOP_WEIGHT,
+    OPT_WEIGHT_COLUMN,
     OPT_NORMALIZE,
     OPT_STRIDE,
     OPT_MEMORY,
@@ -55,6 +57,7 @@ enum {
 
 static const struct option options[] = {
     {"edges", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGES},
+    {"edge-weights", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGE_WEIGHTS},
     {"features", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEATURES},
     {"feat-indptr", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDPTR},
     {"feat-indices", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDICES},
@@ -71,6 +74,8 @@ static const struct option options[] = {
     {"symmetrize", no_argument, NULL, OPT_SYMMETRIZE},
     {"dedupe", no_argument, NULL, OPT_DEDUPE},
     {"self-loops", required_argument, NULL, OPT_LOOPS},
+    {"loop-weight", required_argument, NULL, OPT_LOOP_WEIGHT},
+    {"weight-column", required_argument, NULL, OPT_WEIGHT_COLUMN},
     {"normalize", required_argument, NULL, OPT_NORMALIZE},
     {"stride-bytes", required_argument, NULL, OPT_STRIDE},
     {"memory", required_argument, NULL, OPT_MEMORY},
@@ -102,6 +107,7 @@ static const char usage[] = "usage: penstock import FORMAT SRC DIR [options]\nIm
 static const char help[] =
     "npy reads from SRC, if they are there:\n"
     "  edges.npy              (2, E) or (E, 2) integers: source, then target\n"
+    "  edge_weights.npy, edge_weight.npy   (E) numbers of 0 or more: the weight of each edge\n"
     "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or as CSR:\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
     "  labels.npy             integers, -1 for none; or floats, NaN for none\n"
@@ -117,8 +123,8 @@ static const char help[] =
     "Other files, also beside a file of edges ('none' leaves one out; features, labels and splits may be "
     "tables:\n"
     ".csv, .tsv, .psv):\n"
-    "  --edges FILE --features FILE --feat-indptr FILE --feat-indices FILE --feat-data FILE --labels FILE\n"
-    "  --train FILE --val FILE --test FILE\n"
+    "  --edges FILE --edge-weights FILE --features FILE --feat-indptr FILE --feat-indices FILE\n"
+    "  --feat-data FILE --labels FILE --train FILE --val FILE --test FILE\n"
     "  --vertex-column NAME   the column that says which vertex a row is of (vertex, id, node or node_id; if "
     "the\n"
     "                         table has none: row N is vertex N's)\n"
@@ -136,6 +142,10 @@ static const char help[] =
     "                         comes and kept as names.npy (keep)\n"
     "  --header yes|no|auto   whether the first line names columns (auto: if it has text in place of ids)\n"
     "  --columns S,T          the columns of source and target: numbers from 0, or names (0,1)\n"
+    "  --weight-column C      the column of the edges' weights, numbers of 0 or more: its number, or its "
+    "name. "
+    "The\n"
+    "                         sampling algorithm 'weighted' uses weights\n"
     "  --separator C          one character in place of the format's\n"
     "  --split NAME           import only this one of several splits or tasks; igb: none makes none\n"
     "  --types all|NAME,...   types of vertices, if SRC has several; one alone makes a plain graph, which "
@@ -143,8 +153,10 @@ static const char help[] =
     "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
     "  --edge-shape 2xE|Ex2|Ex3   if several are possible; Ex3: rows of source, relation, target\n"
     "  --symmetrize           every edge in both directions\n"
-    "  --dedupe               one edge for each (source, target)\n"
+    "  --dedupe               one edge for each (source, target); its weight is the sum of its duplicates' "
+    "weights\n"
     "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
+    "  --loop-weight W        the weight of loops that are added; required if edges have weights\n"
     "  --transpose            every edge the other way round\n"
     "  --normalize none|l1|l2 divide each feature row by the sum of its magnitudes, or by its length (none)\n"
     "  --vertices N --classes N --feature-dim N   if the files do not say\n"
@@ -264,6 +276,24 @@ static pst_rc columns_option(struct args *a)
     return PST_OK;
 }
 
+static pst_rc weight_column_option(struct args *a)
+{
+    struct pst_edge_text_spec *t = &a->job.text;
+    t->weighted = true;
+    if (strspn(optarg, "0123456789") == strlen(optarg))
+        return option_int("--weight-column", optarg, 0, PST_EDGE_TEXT_COLUMNS_MAX - 1, &t->weight_column);
+    return option_name("--weight-column", optarg, t->weight_name, sizeof t->weight_name);
+}
+
+static pst_rc loop_weight_option(struct args *a)
+{
+    int32_t bits;
+    pst_rc rc = option_real("--loop-weight", optarg, &a->job.spec.loop_weight);
+    if (rc == PST_OK && !pst_csc_builder_weight(a->job.spec.loop_weight, &bits))
+        rc = pst_fail(PST_E_ARG, "--loop-weight: expected a number of 0 or more, found '%.64s'", optarg);
+    return rc;
+}
+
 static pst_rc one_option(struct args *a, int opt)
 {
     struct pst_import_spec *s = &a->job.spec;
@@ -279,6 +309,8 @@ static pst_rc one_option(struct args *a, int opt)
     case OPT_IDS:
     case OPT_HEADER:
     case OPT_NORMALIZE: return word_options(a, opt);
+    case OPT_LOOP_WEIGHT: return loop_weight_option(a);
+    case OPT_WEIGHT_COLUMN: return weight_column_option(a);
     case OPT_SYMMETRIZE: s->symmetrize = true; return PST_OK;
     case OPT_DEDUPE: s->dedupe = true; return PST_OK;
     case OPT_STRIDE: return option_bytes("--stride-bytes", optarg, &s->stride_bytes);
@@ -460,6 +492,17 @@ static void note_sources(struct pst_build *b)
     (void)json_object_set_new(b->manifest.provenance, "sources_identity", json_string(identity));
 }
 
+/* A format that has no use for weights must not lose them without a word. */
+static pst_rc weights_were_taken(const struct args *a, const struct pst_import_format *format,
+                                 const struct pst_build *b)
+{
+    const bool array = a->job.spec.source[PST_IMPORT_EDGE_WEIGHTS][0] != '\0', text = a->job.text.weighted;
+    if ((!array && !text) || b->manifest.array[PST_ARRAY_EDGE_WEIGHTS].present)
+        return PST_OK;
+    return pst_fail(PST_E_ARG, "%s: the format %s does not take weights of edges: leave this option out",
+                    array ? "--edge-weights" : "--weight-column", format->name);
+}
+
 static pst_rc run_format(const struct pst_import_format *format, struct args *a, const char *from,
                          const char *to)
 {
@@ -487,6 +530,8 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     a->job.result = &result;
     a->job.progress = &progress;
     rc = format->run(&a->job);
+    if (rc == PST_OK)
+        rc = weights_were_taken(a, format, &b);
     if (rc == PST_OK)
         note_sources(&b);
     if (rc == PST_OK)

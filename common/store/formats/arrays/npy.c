@@ -20,6 +20,8 @@ static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
         char path[PST_PATH_MAX];
         const bool listed = pst_kept_lists(meta, i);
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
+        if (i == PST_ARRAY_EDGE_WEIGHTS) /* a source of the import: it is sorted with the edges */
+            continue;
         if (!listed && (i != PST_ARRAY_TARGETS || access(path, F_OK) != 0))
             continue;
         k->any = true;
@@ -59,6 +61,13 @@ static pst_rc import_npy(struct pst_import_job *job)
         rc = find(job, meta, &splits);
     if (rc == PST_OK)
         rc = open_kept(k, meta);
+    if (rc == PST_OK && job->spec.source[PST_IMPORT_EDGE_WEIGHTS][0] != '\0' &&
+        (typed || k->array[PST_ARRAY_RELATIONS].map != NULL))
+        rc =
+            pst_fail(PST_E_UNSUPPORTED,
+                     "%s: the edges have relations, so their weights cannot be imported: --edge-weights none "
+                     "leaves the weights out",
+                     job->spec.source[PST_IMPORT_EDGE_WEIGHTS]);
     if (rc == PST_OK && !typed)
         pst_kept_feed(k);
     if (rc == PST_OK)

@@ -216,6 +216,9 @@ static pst_rc import_edges(struct directory *d)
     pst_rc rc = has_relation(path, &related);
     if (rc != PST_OK)
         return rc;
+    if (job->text.weighted && (d->listed || related))
+        return pst_fail(PST_E_UNSUPPORTED, "%s: --weight-column cannot be used with %s", path,
+                        related ? "edges that have relations" : "vertices.csv, which lists the vertices");
     if (!d->listed && !related) {
         job->text.by = PST_EDGE_TEXT_BY_CHARACTER;
         job->text.separator = ',';

@@ -22,7 +22,8 @@ static pst_rc run_lines(struct pst_import_job *job, enum pst_edge_text_separated
     }
     job->text.comment = comment;
     if (job->text.ids == PST_EDGE_TEXT_IDS_STRINGS && by == PST_EDGE_TEXT_BY_CHARACTER &&
-        job->text.header == PST_EDGE_TEXT_HEADER_AUTO && job->text.column_name[0][0] == '\0')
+        job->text.header == PST_EDGE_TEXT_HEADER_AUTO && job->text.column_name[0][0] == '\0' &&
+        job->text.weight_name[0] == '\0')
         return pst_fail(PST_E_ARG,
                         "%s: with --ids strings the first line may be a header or an edge: add --header yes "
                         "or --header no",

@@ -30,10 +30,12 @@ static pst_rc open_weighted(void *state, const struct pst_sampling_setup *setup)
         return pst_fail(PST_E_ARG, "this algorithm draws without replacement, but the parameter replace is "
                                    "true: set replace to false");
     if (setup->dataset == NULL || setup->dataset->edge_weights.map == NULL)
-        return pst_fail(PST_E_ARG,
-                        "the dataset %s has no weights of edges (array edge_weights): `penstock gen` makes "
-                        "them with --edge-weights",
-                        setup->dataset != NULL ? setup->dataset->dir : "");
+        return pst_fail(
+            PST_E_ARG,
+            "the dataset %s has no weights of edges (array edge_weights): `penstock import` reads "
+            "them with --edge-weights or --weight-column, and `penstock gen --edge-weights` makes "
+            "random ones",
+            setup->dataset != NULL ? setup->dataset->dir : "");
     w->edge_weight = setup->dataset->edge_weights.map;
     w->edges = setup->graph->edges;
     return PST_OK;
