@@ -177,7 +177,7 @@ struct pst_param_desc {
      * if PORT is an output. So both stages can use the same list of parameters. */
     const char *equals;
     const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
-    const char *only_if;   /* "PARAM=VALUE|VALUE": unless true, the value must be the default */
+    const char *only_if;   /* "PARAM=VALUE|VALUE": unless true, the default; of NAMED_INTS, a list (README) */
     const char *help;
     bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
     bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */

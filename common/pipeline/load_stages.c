@@ -51,6 +51,31 @@ static bool same_value(const json_t *a, const json_t *b)
                                                   : json_equal(a, b);
 }
 
+/* The file that a parameter of the condition names may do what the condition asks for. */
+static bool file_decides(const struct pst_stage_desc *desc, const json_t *params, const char *condition)
+{
+    char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    for (const char *at = condition; pst_condition_next(&at, name, values);) {
+        const struct pst_param_desc *param = pst_desc_param(desc, name);
+        const char *value = json_string_value(json_object_get(params, name));
+        if (param && param->path == PST_PATH_OR_NAME && value && strchr(value, '/'))
+            return true;
+    }
+    return false;
+}
+
+/* Numbers by name, which the stage cannot tell apart. */
+static void check_names(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                        const struct pst_param_desc *param, const char *at)
+{
+    if (!json_is_object(json_object_get(stage->params, param->name)) ||
+        file_decides(stage->caps.desc, stage->params, param->only_if))
+        return;
+    pst_pipeline_error(ld, at,
+                       "%s can have numbers by name only if %s: set this, or give %s as a list of integers",
+                       param->name, param->only_if, param->name);
+}
+
 /* A value that would have no effect. A resolved pipeline has all defaults, so these are accepted. */
 static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
                        const struct pst_param_desc *param, const json_t *own, const char *path)
@@ -59,10 +84,14 @@ static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipelin
     char at[PST_JSON_PATH_MAX], why[PST_DESC_WHY_MAX];
     if (!param->only_if || !value || pst_condition_holds(param->only_if, stage->params))
         return;
+    const bool shared = !json_object_get(own, param->name);
+    (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
+    if (param->type == PST_PARAM_NAMED_INTS) {
+        check_names(ld, stage, param, at);
+        return;
+    }
     json_t *def = json_loads(param->def, JSON_DECODE_ANY, NULL), *normal = NULL;
     if (pst_desc_value(param, def, &normal, why) && !same_value(value, normal)) {
-        const bool shared = !json_object_get(own, param->name);
-        (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
         pst_pipeline_error(ld, at, "%s has an effect only if %s: remove %s, or fulfil this condition",
                            param->name, param->only_if, param->name);
     }

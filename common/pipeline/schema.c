@@ -159,7 +159,14 @@ static json_t *condition_values(const char *values)
 static void add_only_if(json_t *rules, const struct pst_param_desc *p)
 {
     char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
-    for (const char *at = p->only_if; at && pst_condition_next(&at, name, values);)
+    const bool named = p->type == PST_PARAM_NAMED_INTS; /* a list without names is always possible */
+    for (const char *at = p->only_if; at && pst_condition_next(&at, name, values) && named;)
+        (void)json_array_append_new(rules, json_pack("{s{s{s{s{s[{so}{ssss}]}}} s[s]} s{s{s{ss s{ss}}}}}",
+                                                     "if", "properties", name, "not", "anyOf", "enum",
+                                                     condition_values(values), "type", "string", "pattern",
+                                                     "/", "required", name, "then", "properties", p->name,
+                                                     "type", "array", "items", "type", "integer"));
+    for (const char *at = p->only_if; at && !named && pst_condition_next(&at, name, values);)
         (void)json_array_append_new(rules, json_pack("{s{s{s{s{so}}} s[s]} s{s{s{so}}}}", "if", "properties",
                                                      name, "not", "enum", condition_values(values),
                                                      "required", name, "then", "properties", p->name, "const",

@@ -240,7 +240,7 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
             "%s: parameter %s: path must be a constant of stage.h, and only a string parameter can have path",
             file, param->name);
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
-    if (rc == PST_OK)
+    if (rc == PST_OK && param->type != PST_PARAM_NAMED_INTS) /* its parameter may be lacking */
         rc = check_condition(desc, file, "parameter", param->name, "only_if", param->only_if);
     if (rc == PST_OK)
         rc = check_equals(desc, file, param);

@@ -43,6 +43,7 @@ struct pst_sampling_input_params {
      .count_min = 1,                                                                                         \
      .count_max = PST_HOPS_MAX,                                                                              \
      .equals = "plan.fanout",                                                                                \
+     .only_if = "algorithm=typed",                                                                           \
      .help = "neighbours drawn per vertex in each hop, counted from the seeds; -1: all, 0: none. With "      \
              "algorithm typed, it can be an object that has such a list for each edge type: "                \
              "{\"author:writes:paper\": [10, 5], \"*\": [5, 5]}; \"*\" stands for all other types",          \
