@@ -21,6 +21,7 @@ static pst_rc open_features(const struct pst_typed *t, int type, struct pst_impo
     const struct pst_typed_vertices *v = &t->vertex[type];
     pst_import_defaults(spec);
     memcpy(spec->source[PST_IMPORT_FEATURES], v->features, sizeof v->features);
+    memcpy(spec->told_as[PST_IMPORT_FEATURES], v->told_as, sizeof v->told_as);
     spec->raw[PST_IMPORT_FEATURES] = v->raw;
     spec->vertices = v->vertices;
     spec->normalize = t->job->spec.normalize;
@@ -200,6 +201,7 @@ static pst_rc import_plain(struct pst_typed *t)
     if (s->source[PST_IMPORT_FEATURES][0] == '\0' && s->source[PST_IMPORT_FEAT_INDPTR][0] == '\0' &&
         !t->job->skip[PST_IMPORT_FEATURES]) {
         memcpy(s->source[PST_IMPORT_FEATURES], v->features, sizeof v->features);
+        memcpy(s->told_as[PST_IMPORT_FEATURES], v->told_as, sizeof v->told_as);
         s->raw[PST_IMPORT_FEATURES] = v->raw;
     }
     if (s->vertices < 0)
@@ -248,7 +250,7 @@ static pst_rc make_arrays(struct pst_typed *t)
             .integers = true,
             .may_be_empty = true, /* a type of edges that there are none of */
             .limit = pst_max_i64(t->vertex[e->source].vertices, t->vertex[e->target].vertices),
-            .rows = -1,
+            .rows = e->counted ? e->edges : -1,
             .columns = 2};
         rc = pst_text_array(&spec, NULL, t->job->progress);
         e->tall = true;

@@ -9,6 +9,7 @@ struct pst_typed_vertices {
     char name[PST_NAME_MAX];
     int64_t vertices;      /* -1: the rows of its features, or as many as its edges name */
     char features[4096];   /* "": there are none */
+    char told_as[4096];    /* its name in messages; "": its path */
     uint64_t stride_bytes; /* 0: as the user says, or the usual */
     struct pst_raw raw;
 };
@@ -18,7 +19,9 @@ struct pst_typed_edges {
     int source, target;
     char path[4096], told_as[4096]; /* told_as "": path */
     bool csv;                       /* lines of source, target; else an array */
-    bool tall;                      /* made of such lines: (E, 2) whatever the format's shape */
+    bool counted;                   /* csv: there must be this many: */
+    int64_t edges;
+    bool tall; /* made of such lines: (E, 2) whatever the format's shape */
 };
 
 struct pst_typed {

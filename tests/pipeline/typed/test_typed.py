@@ -1,5 +1,7 @@
 """Graphs with types, end to end: R-GCN and R-SAGE against models that merge the relations, against NumPy, however the
-pipeline is arranged, and on the layouts of IGB-het and MAG240M."""
+pipeline is arranged, and on the layouts of IGB-het, MAG240M and ogbn-mag."""
+import gzip
+
 import numpy as np
 from harness import *
 from inferring import infer, outputs
@@ -297,6 +299,71 @@ def layout(p, kind):
         for name, ids in {"train": order[:480], "valid": order[480:640], "test": order[640:]}.items():
             put(p.path(f"mag/{name}_idx.npy"), ids)
     return p.path(kind)
+
+
+def ogb_layout(p, **changed):
+    """The same as text in OGB's layout for graphs of several types (ogbn-mag); authors have no features here, as in ogbn-mag."""
+    igb, at = layout(p, "igb"), p.path("ogb")
+    read = lambda name: np.load(os.path.join(igb, "processed", name + ".npy"))
+    row = lambda values: ",".join(map(str, values)) + "\n"
+    lines = lambda rows: "".join(row(np.atleast_1d(r).tolist()) for r in rows)
+    relations = [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "rev", "author")]
+    order = np.random.default_rng(2).permutation(800)
+    files = {"raw/num-node-dict": row(["author", "paper"]) + row([400, 800]), "raw/triplet-type-list": "".join(map(row, relations)),
+             "raw/nodetype-has-label": row(["author", "paper"]) + row([False, True]), "split/time/nodetype-has-split": row(["author", "paper"]) + row([False, True]),
+             "raw/node-feat/paper/node-feat": lines(read("paper/node_feat")), "raw/node-label/paper/node-label": lines(read("paper/node_label_19").astype(int)),
+             "split/time/paper/train": lines(order[:480]), "split/time/paper/valid": lines(order[480:640]), "split/time/paper/test": lines(order[640:])}
+    for relation in relations:
+        edges = read("__".join(relation) + "/edge_index")
+        files |= {f"raw/relations/{'___'.join(relation)}/edge": lines(edges), f"raw/relations/{'___'.join(relation)}/num-edge-list": f"{len(edges)}\n"}
+    for name, text in (files | changed).items():
+        if text is None:
+            continue
+        os.makedirs(os.path.dirname(os.path.join(at, name)), exist_ok=True)
+        with gzip.open(os.path.join(at, name + ".csv.gz"), "wb", 1) as f:
+            f.write(text.encode())
+    for name in (name for name, text in changed.items() if text is None):
+        os.remove(os.path.join(at, name + ".csv.gz"))
+    return at
+
+
+@test
+def layout_of_ogb_with_types():
+    with Place() as p:
+        source = ogb_layout(p)
+        command("import", "igb", p.path("igb"), p.path("a"), "--types", "all", "--split", "none", "--quiet")
+        command("import", "ogb", source, p.path("b"), "--quiet")
+        x, ends, first, target, edge_source, relation = graph_of(p.path("b"))
+        assert [len(rows) for rows in x] == [400, 800] and [rows.shape[1] for rows in x] == [0, 16] and edge_types(p.path("b"))[1] == "author:writes:paper"
+        papers = graph_of(p.path("a"))
+        assert np.array_equal(x[1], papers[0][[len(rows) for rows in papers[0]].index(800)])
+        writes = np.load(os.path.join(p.path("igb"), "processed", "author__writes__paper", "edge_index.npy"))
+        at = relation == 1
+        assert sorted(zip((edge_source[at] - first[0]).tolist(), (target[at] - first[1]).tolist())) == sorted(map(tuple, writes.tolist()))
+        label = np.load(os.path.join(p.path("b"), "labels.npy"))
+        assert (label[:400] == -1).all() and np.array_equal(label[400:], np.load(os.path.join(p.path("igb"), "processed/paper/node_label_19.npy")))
+        r = p.run(TYPED, "--epochs", 12, *NO_CACHE, "--set", "params.batch=128", data=p.path("b")).report
+        assert r["test_accuracy"] > 0.85, r["test_accuracy"]
+        command("import", "ogb", source, p.path("c"), "--types", "paper", "--quiet")  # a plain graph
+        with open(os.path.join(p.path("c"), "dataset.json")) as f:
+            m = json.load(f)
+        assert m["vertices"] == 800 and m["edges"] == 3200 and "edge_types" not in m and m["feature_dim"] == 16
+        for name, text, why in (
+                ("raw/num-node-dict", "author,paper\n400\n", "num-node-dict.csv.gz: expected a line of names and a line of 2 values, found 1"),
+                ("raw/num-node-dict", "author,paper\n400,800\n1,1\n", "num-node-dict.csv.gz:3: expected one line of values"),
+                ("raw/num-node-dict", "author,paper\n400,x\n", "num-node-dict.csv.gz:2: expected a count of paper, found 'x'"),
+                ("raw/num-node-dict", "author,venue\n400,800\n", "triplet-type-list.csv.gz:1: num-node-dict has no vertex type 'paper'"),
+                ("raw/num-node-dict", "author,paper\n400,700\n", "node-feat.csv.gz:701: expected 700 lines"),
+                ("raw/triplet-type-list", "paper,cites\n", "triplet-type-list.csv.gz:1: expected source, relation and target, found 2 columns"),
+                ("raw/triplet-type-list", "paper,likes,paper\n", "paper___likes___paper/edge.csv.gz: the file is missing, but"),
+                ("raw/relations/author___writes___paper/num-edge-list", "7\n", "author___writes___paper/edge.csv.gz:8: expected 7 lines"),
+                ("raw/relations/author___writes___paper/edge", "0,1\n" * 1599 + "400,1\n", "author___writes___paper/edge.csv.gz: source of edge 1599: expected 0 to 399, found 400"),
+                ("raw/nodetype-has-label", "author,paper\nTrue,True\n", "the types author and paper have labels, but a dataset has them for one type"),
+                ("split/time/nodetype-has-split", "author,paper\nTrue,False\n", "the splits are of the type author, but the labels are of another"),
+                ("split/time/paper/train", "0\n800\n", "train.csv.gz:2: byte 1: expected an integer from 0 to 799"),
+                ("raw/node-label/paper/node-label", None, "node-label.csv.gz: the file is missing, but nodetype-has-label lists paper")):
+            r = command("import", "ogb", ogb_layout(p, **{name: text}), p.path("d"), "--quiet", code=None)
+            assert r.returncode and why in r.stderr, (name, why, r.stderr)
 
 
 @test

@@ -150,7 +150,7 @@ static const char help[] =
     "  --split NAME           import only this one of several splits or tasks; igb: none makes none\n"
     "  --types all|NAME,...   types of vertices, if SRC has several; one alone makes a plain graph, which "
     "all\n"
-    "                         stages can use (igb, mag240m: paper; graphbolt: all)\n"
+    "                         stages can use (igb, mag240m: paper; graphbolt, ogb: all)\n"
     "  --edge-shape 2xE|Ex2|Ex3   if several are possible; Ex3: rows of source, relation, target\n"
     "  --symmetrize           every edge in both directions\n"
     "  --dedupe               one edge for each (source, target); its weight is the sum of its duplicates' "

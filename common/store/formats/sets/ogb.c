@@ -9,13 +9,14 @@
 
 #include "common/error.h"
 #include "common/store/import/job.h"
+#include "common/store/formats/sets/ogb_files.h"
 #include "common/store/formats/sets/ogb_targets.h"
 #include "common/store/import/importing.h"
 #include "common/store/text/text_array.h"
 #include "common/store/text/zip.h"
 
 /* NAME.csv.gz, or unpacked. */
-static bool find(const char *dir, const char *name, char out[4096])
+bool pst_ogb_find(const char *dir, const char *name, char out[4096])
 {
     static const char *const ends[] = {".csv.gz", ".csv", ".csv.zst"};
     for (int i = 0; i < 3; i++) {
@@ -28,11 +29,11 @@ static bool find(const char *dir, const char *name, char out[4096])
 }
 
 /* One count in a file of one line: a node-property data set has one graph. */
-static pst_rc read_count(const char *dir, const char *name, int64_t *out)
+pst_rc pst_ogb_count(const char *dir, const char *name, int64_t *out)
 {
     char path[4096];
     *out = -1;
-    if (!find(dir, name, path))
+    if (!pst_ogb_find(dir, name, path))
         return PST_OK;
     struct pst_text t;
     const char *p, *end;
@@ -49,8 +50,8 @@ static pst_rc read_count(const char *dir, const char *name, int64_t *out)
     return rc;
 }
 
-static pst_rc to_array(struct pst_import_job *job, enum pst_import_source_id id, const char *path,
-                       struct pst_text_array_spec spec)
+pst_rc pst_ogb_array(struct pst_import_job *job, enum pst_import_source_id id, const char *path,
+                     struct pst_text_array_spec spec)
 {
     static const char *const names[PST_IMPORT_SOURCES] = {[PST_IMPORT_FEATURES] = "features",
                                                           [PST_IMPORT_LABELS] = "labels",
@@ -68,7 +69,7 @@ static pst_rc to_array(struct pst_import_job *job, enum pst_import_source_id id,
 }
 
 /* The only directory in split/, or the one that was named. */
-static pst_rc find_split(struct pst_import_job *job, char out[4096])
+pst_rc pst_ogb_find_split(const struct pst_import_job *job, char out[4096])
 {
     char dir[4096], names[512] = "";
     int found = 0;
@@ -91,17 +92,24 @@ static pst_rc find_split(struct pst_import_job *job, char out[4096])
     return PST_OK;
 }
 
-static pst_rc take_splits(struct pst_import_job *job, int64_t vertices)
+pst_rc pst_ogb_take_splits(struct pst_import_job *job, const char *dir, int64_t vertices)
 {
     static const char *const names[3] = {"train", "valid", "test"};
-    char dir[4096], path[4096];
-    pst_rc rc = find_split(job, dir);
-    for (unsigned i = 0; rc == PST_OK && dir[0] != '\0' && i < 3; i++)
-        if (find(dir, names[i], path))
-            rc = to_array(
+    char path[4096];
+    pst_rc rc = PST_OK;
+    for (unsigned i = 0; rc == PST_OK && i < 3; i++)
+        if (pst_ogb_find(dir, names[i], path))
+            rc = pst_ogb_array(
                 job, PST_IMPORT_TRAIN + i, path,
                 (struct pst_text_array_spec){.integers = true, .limit = vertices, .rows = -1, .columns = 1});
     return rc;
+}
+
+static pst_rc take_splits(struct pst_import_job *job, int64_t vertices)
+{
+    char dir[4096];
+    pst_rc rc = pst_ogb_find_split(job, dir);
+    return rc == PST_OK && dir[0] != '\0' ? pst_ogb_take_splits(job, dir, vertices) : rc;
 }
 
 /* Labels of several columns are no class: they are set aside in *multi, and written after the import. */
@@ -131,7 +139,7 @@ static pst_rc write_tasks(struct pst_import_job *job, const struct multilabels *
     char dir[4096];
     pst_rc rc = multi->path[0] != '\0' ? pst_ogb_multilabels(job, multi->path, multi->told) : PST_OK;
     if (rc == PST_OK)
-        rc = find_split(job, dir);
+        rc = pst_ogb_find_split(job, dir);
     return rc == PST_OK && dir[0] != '\0' ? pst_ogb_links(job, dir) : rc;
 }
 
@@ -253,19 +261,21 @@ static pst_rc import_ogb(struct pst_import_job *job)
     (void)snprintf(path, sizeof path, "%.4000s/data.npz", raw);
     if (access(path, F_OK) == 0)
         return import_npz(job, raw, path);
-    if (!find(raw, "edge", edges))
+    if (pst_ogb_find(raw, "triplet-type-list", path))
+        return pst_ogb_import_types(job, raw);
+    if (!pst_ogb_find(raw, "edge", edges))
         return pst_fail(PST_E_ARG, "%s: %s is missing, and so is data.npz", job->from, edges);
-    pst_rc rc = read_count(raw, "num-node-list", &vertices);
+    pst_rc rc = pst_ogb_count(raw, "num-node-list", &vertices);
     if (rc == PST_OK)
-        rc = read_count(raw, "num-edge-list", &job->text.expect);
+        rc = pst_ogb_count(raw, "num-edge-list", &job->text.expect);
     if (rc == PST_OK && vertices < 0)
         rc = pst_fail(PST_E_ARG, "%s: num-node-list.csv.gz is missing", raw);
-    if (rc == PST_OK && find(raw, "node-feat", path))
-        rc = to_array(job, PST_IMPORT_FEATURES, path,
-                      (struct pst_text_array_spec){.rows = vertices, .columns = -1});
-    if (rc == PST_OK && find(raw, "node-label", path))
-        rc = to_array(job, PST_IMPORT_LABELS, path,
-                      (struct pst_text_array_spec){.rows = vertices, .columns = -1, .may_be_nan = true});
+    if (rc == PST_OK && pst_ogb_find(raw, "node-feat", path))
+        rc = pst_ogb_array(job, PST_IMPORT_FEATURES, path,
+                           (struct pst_text_array_spec){.rows = vertices, .columns = -1});
+    if (rc == PST_OK && pst_ogb_find(raw, "node-label", path))
+        rc = pst_ogb_array(job, PST_IMPORT_LABELS, path,
+                           (struct pst_text_array_spec){.rows = vertices, .columns = -1, .may_be_nan = true});
     if (rc == PST_OK)
         rc = set_aside(job, &multi);
     if (rc == PST_OK)
@@ -280,6 +290,7 @@ static pst_rc import_ogb(struct pst_import_job *job)
     return rc == PST_OK ? write_tasks(job, &multi) : rc;
 }
 
-const struct pst_import_format pst_format_ogb = {
-    "ogb", "a directory of OGB: raw/edge.csv.gz or raw/data.npz, node-label; split/NAME/train.csv.gz",
-    import_ogb};
+const struct pst_import_format pst_format_ogb = {"ogb",
+                                                 "a directory of OGB: raw/edge.csv.gz or raw/data.npz, "
+                                                 "node-label; split/NAME/train.csv.gz; or of several types",
+                                                 import_ogb};
