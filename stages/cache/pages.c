@@ -13,6 +13,12 @@ pst_rc pst_cache_stage_size_pages(struct cache *c)
     c->row_pages = 1;
     if (page == 0)
         return PST_OK;
+    if (c->ds.vertex_types > 0)
+        return pst_fail(
+            PST_E_ARG,
+            "page_bytes is %llu, but the vertices of the dataset %s have types, whose rows are in "
+            "files of their own: leave page_bytes at 0",
+            (unsigned long long)page, c->ds.dir);
     if (page % PST_PAGE != 0 || (stride % page != 0 && page % stride != 0))
         return pst_fail(
             PST_E_ARG,

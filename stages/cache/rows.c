@@ -3,6 +3,7 @@
 
 #include "kernels/kernels.h"
 #include "stages/cache/cache.h"
+#include "stages/lib/sampling/fill.h"
 
 /* ---- samples -------------------------------------------------------------------------------------- */
 
@@ -24,6 +25,12 @@ static pst_rc read_sample(struct pst_stage *self, const struct cache *c, const s
     for (int h = 0; fits && h < most->hops; h++) {
         const int32_t *indptr = pst_minibatch_at(*slot, mb->indptr_at[h]);
         fits = indptr[mb->n[h]] >= 0 && indptr[mb->n[h]] <= most->edges[h];
+        if (fits &&
+            ((mb->weights_at[h] != 0) != most->weights || (mb->relations_at[h] != 0) != most->relations))
+            return pst_fail(PST_E_PEER,
+                            "the sample's edges have %sweights and %srelations, but the plan says otherwise: "
+                            "make a new plan",
+                            mb->weights_at[h] != 0 ? "" : "no ", mb->relations_at[h] != 0 ? "" : "no ");
     }
     return fits
                ? PST_OK
@@ -118,12 +125,14 @@ static uint64_t note(struct cache *c, struct cache_job *job, char *slot, int64_t
             job->kept_line[job->kept++] = c->keep[i];
         }
         missing[asked] = at;
-        table[asked++] = (struct pst_request){.op = PST_REQUEST_READ,
-                                              .array = PST_ARRAY_FEATURES,
-                                              .rows = 1,
-                                              .row = (uint64_t)c->rest[i],
-                                              .offset = l->features_at + (uint64_t)at * l->stride_bytes,
-                                              .tag = (uint64_t)c->rest[i]};
+        table[asked] = (struct pst_request){.op = PST_REQUEST_READ,
+                                            .array = PST_ARRAY_FEATURES,
+                                            .rows = 1,
+                                            .row = (uint64_t)c->rest[i],
+                                            .offset = l->features_at + (uint64_t)at * l->stride_bytes,
+                                            .tag = (uint64_t)c->rest[i]};
+        asked += c->ds.vertex_types == 0 ||
+                 pst_fill_request_of_type(&c->ds, l->stride_bytes, slot + table[asked].offset, &table[asked]);
     }
     return asked;
 }
@@ -145,6 +154,12 @@ static pst_rc copy_sample(const struct cache *c, const struct pst_minibatch *fro
                                         "change a slot after it has sent it");
         memcpy(slot + l->indices_at[h], pst_minibatch_at(from, mb->indices_at[h]),
                (size_t)edges * sizeof(int32_t));
+        if (l->size.weights)
+            memcpy(slot + l->weights_at[h], pst_minibatch_at(from, mb->weights_at[h]),
+                   (size_t)edges * sizeof(float));
+        if (l->size.relations)
+            memcpy(slot + l->relations_at[h], pst_minibatch_at(from, mb->relations_at[h]),
+                   (size_t)edges * sizeof(int32_t));
     }
     return PST_OK;
 }

@@ -69,6 +69,8 @@ pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
     c->batch = pst_port(self, "batch");
     pst_rc rc = pst_dataset_open(&c->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
+        rc = pst_rows_join_types(&c->ds);
+    if (rc == PST_OK)
         rc = pst_plan_read(&c->plan, plan);
     if (rc == PST_OK)
         rc = check_plan(c, plan);

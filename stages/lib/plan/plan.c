@@ -82,7 +82,8 @@ static json_t *plan_to_json(const struct pst_plan *plan)
     char seed[DIGEST_BYTES];
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
     return json_pack(
-        "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:I, "
+        "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o, s:b, s:b}, "
+        "s:{s:I, "
         "s:I, "
         "s:s, s:f, s:o, s:o}}",
         "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
@@ -90,10 +91,11 @@ static json_t *plan_to_json(const struct pst_plan *plan)
         (json_int_t)key->batch, "algorithm", key->algorithm, "options", key->options, "replace",
         (int)key->replace, "hotness", key->hotness, "hotness_id", key->hotness_id, "seed", seed, "epochs",
         (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "max", "vertices",
-        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "cache",
-        "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes, "budget_bytes",
-        (json_int_t)key->cache_budget_bytes, "policy", key->policy, "predicted_hit_rate",
-        plan->predicted_hit_rate, "rows", tiers_to_json(&plan->rows), "lists", tiers_to_json(&plan->lists));
+        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "weights",
+        (int)plan->max.weights, "relations", (int)plan->max.relations, "cache", "gpu_budget_bytes",
+        (json_int_t)key->gpu_budget_bytes, "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy",
+        key->policy, "predicted_hit_rate", plan->predicted_hit_rate, "rows", tiers_to_json(&plan->rows),
+        "lists", tiers_to_json(&plan->lists));
 }
 
 static pst_rc write_ids(const char *dir, const char *name, const struct pst_plan_tiers *tiers)
@@ -227,6 +229,8 @@ static void parse_max(struct reader *r, const json_t *root, struct pst_plan *pla
     plan->max.hops = hops;
     (void)get_ints(r, max, "vertices", plan->max.n, hops + 1, PST_HOPS_MAX + 1, 1);
     (void)get_ints(r, max, "edges", plan->max.edges, hops, PST_HOPS_MAX, 0);
+    plan->max.weights = json_is_true(json_object_get(max, "weights"));
+    plan->max.relations = json_is_true(json_object_get(max, "relations"));
     for (int h = 0; h < hops && r->rc == PST_OK; h++) {
         if (plan->max.n[h + 1] < plan->max.n[h] || plan->max.n[h + 1] > plan->vertices)
             (void)bad(r, "vertices",

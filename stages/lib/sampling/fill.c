@@ -61,14 +61,13 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
     return mb;
 }
 
-/* Of joined types (common/store/dataset/rows.h): an array of the vertex's type. What is not read of the row
- * becomes zero. False: nothing is read. */
-static bool request_of_type(const struct pst_filler *f, char *row, struct pst_request *r)
+bool pst_fill_request_of_type(const struct pst_dataset *types, uint64_t stride_bytes, char *row,
+                              struct pst_request *r)
 {
-    const int type = pst_rows_type_of(f->types, (int64_t)r->row);
-    const struct pst_vertex_type *t = &f->types->vertex_type[type];
+    const int type = pst_rows_type_of(types, (int64_t)r->row);
+    const struct pst_vertex_type *t = &types->vertex_type[type];
     const uint64_t own = t->feature_dim > 0 ? t->stride_bytes : 0;
-    memset(row + own, 0, f->layout.stride_bytes - own);
+    memset(row + own, 0, stride_bytes - own);
     r->array = (uint16_t)PST_REQUEST_OF_TYPE(type);
     r->row -= (uint64_t)t->first;
     return own > 0;
@@ -91,7 +90,8 @@ int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, 
         const int32_t at = positions != NULL ? positions[i] : (int32_t)i;
         pst_k_requests(NULL, ids, &at, from, 1, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
                        table + wrote, missing + wrote);
-        wrote += request_of_type(f, slot + table[wrote].offset, &table[wrote]);
+        wrote +=
+            pst_fill_request_of_type(f->types, l->stride_bytes, slot + table[wrote].offset, &table[wrote]);
     }
     return wrote;
 }

@@ -7,6 +7,7 @@
 #define PST_FILL_H
 
 #include "common/slots/minibatch.h"
+#include "common/slots/request.h"
 #include "stages/lib/sampling/cut.h"
 
 PST_BEGIN_DECLS
@@ -130,6 +131,12 @@ void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char 
  * positions NULL: from + 0..n. Returns how many it wrote: types without features need none. */
 int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
                           int64_t n, uint64_t before);
+
+/* Turns a request for the row of a vertex into one for the array of its type. types: a dataset whose types
+ * are joined (common/store/dataset/rows.h). row: where the row will be, of stride_bytes; what is not read of
+ * it becomes zero. False: the type has no features, so nothing is read. */
+PST_API bool pst_fill_request_of_type(const struct pst_dataset *types, uint64_t stride_bytes, char *row,
+                                      struct pst_request *r);
 
 /* Computes the size of the slot that the job needs. The job of a piece must be the last that was filled, if
  * the algorithm is PST_SAMPLING_WHOLE. It uses only the expander's graph and algorithm, layout.size.hops and

@@ -215,8 +215,9 @@ def a_run_says_what_it_cannot_use():
         rename_relations(igb(s))
         s.arrays("i/processed/paper__written_by__author", edge_index=np.array([[0, 1], [3, 0]]))
         s.get("igb", s.path("i"), "--types", "all")
-        r = command("run", os.path.join(ROOT, "pipelines", "gids.json"), "--dataset", s.path("out"), "--run-dir", s.path("run"), code=2)
-        assert "stages.cache: dataset" in r.stderr and "has 2 types of vertices, and a stage cache cannot use types" in r.stderr, r.stderr
+        os.environ["PYTHONPATH"] = os.path.join(ROOT, "tools", "python")
+        r = command("run", os.path.join(ROOT, "pipelines", "pytorch.json"), "--dataset", s.path("out"), "--run-dir", s.path("run"), code=2)
+        assert "stages.trainer: dataset" in r.stderr and "has 2 types of vertices, and a stage graphsage cannot use types" in r.stderr, r.stderr
         assert "--types NAME" in r.stderr and not os.path.exists(s.path("run"))
         r = s.get("igb", s.path("i"), "--types", "all", "--stripes", "2", code=2)
         assert "--stripes: a dataset with several vertex types" in r.stderr, r.stderr

@@ -63,6 +63,22 @@ def the_constant_buffer_comes_first():
 
 
 @test
+def types_and_weights_pass_through():
+    """Rows of several widths, edges with relations and edges with weights: the same as without this stage."""
+    with Place() as p:
+        command("gen", "typed", p.path("typed"), "--vertices", 900, "--quiet")
+        typed = "params.algorithm=typed", 'params.fanout={"*": [5, 5], "reviews": [8, 2]}', "stages.trainer.params.model=rgcn", "stages.trainer.params.layers=2"
+        for data, sampled in (p.path("typed"), typed), (p.data, ("params.algorithm=ladies", "params.options=layer_sizes=128:128")):
+            want = train(p, *sampled, pipeline=HYPERION, data=data)
+            for more in cache("policy=lookahead", "cache_bytes=100000"), [*cache("policy=window", "cache_bytes=60000"), "stages.planner.params.cpu_cache=100000"]:
+                r = train(p, *sampled, *more, data=data)
+                assert outcome(r) == outcome(want), (sampled, more)
+                assert 0 < r.report["lines"]["hits"] and r.report["io"]["rows"] < r.report["cache"]["lookups"], r.report["lines"]
+        r = train(p, *typed, *cache("policy=lru", "page_bytes=4096"), data=p.path("typed"), code=None)
+        assert r.code != 0 and "page_bytes is 4096, but the vertices of the dataset" in r.err, r.err
+
+
+@test
 def no_lines_and_lines_for_all():
     with Place() as p:
         want = outcome(train(p, pipeline=HYPERION))
