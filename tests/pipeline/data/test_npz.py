@@ -84,6 +84,12 @@ def weights_and_zeros():
             r = s.get("npz", s.path("g.npz"))
             assert s.rows() == [[4], [0, 3], [], [], []], (format, s.rows())
             assert "2 stored zeros, which are not edges" in r.stderr and "2 entries are not 1" in r.stderr and "): these edges are imported without their weights" in r.stderr, r.stderr
+            r = s.get("npz", s.path("g.npz"), "--weight-column", "data", code=None)
+            assert r.returncode and "expected a weight of 0 or more that fits float32, found nan" in r.stderr, r.stderr
+            np.savez(s.path("g.npz"), **saved(format, entries[:3]))
+            r = s.get("npz", s.path("g.npz"), "--weight-column", "data")
+            assert s.rows() == [[], [0, 3], [], [], []] and s.array("edge_weights").tolist() == [1, 2.5] and "not 1" not in r.stderr, r.stderr
+            assert "--weight-column w: expected data" in s.get("npz", s.path("g.npz"), "--weight-column", "w", code=2).stderr
         for dtype in bool, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.float16, np.float32:
             np.savez(s.path("g.npz"), **saved("csr", [(0, 1, 1), (0, 2, 0), (3, 1, 1)], dtype=dtype))
             r = s.get("npz", s.path("g.npz"))

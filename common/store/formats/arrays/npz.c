@@ -250,16 +250,24 @@ static bool is_edge(struct matrix *m, int64_t i)
 struct block {
     struct pst_csc_builder *csc;
     int64_t *source, *target, n;
+    int32_t *weight; /* NULL: edges have none */
 };
 
-static pst_rc put(struct block *b, int64_t source, int64_t target)
+/* Entry i of the matrix. */
+static pst_rc put(const struct matrix *m, struct block *b, int64_t i, int64_t source, int64_t target)
 {
     b->source[b->n] = source;
     b->target[b->n] = target;
+    if (b->weight != NULL && !pst_csc_builder_weight(pst_import_number_at(&m->data, i), &b->weight[b->n]))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: %sdata: entry %" PRId64
+                        ": expected a weight of 0 or more that fits float32, found "
+                        "%g",
+                        m->zip.path, m->prefix, i, pst_import_number_at(&m->data, i));
     if (++b->n < PST_CSC_BUILDER_EDGE_BLOCK)
         return PST_OK;
     b->n = 0;
-    return pst_csc_builder_add(b->csc, b->source, b->target, NULL, PST_CSC_BUILDER_EDGE_BLOCK);
+    return pst_csc_builder_add(b->csc, b->source, b->target, b->weight, PST_CSC_BUILDER_EDGE_BLOCK);
 }
 
 static pst_rc give_compressed(struct matrix *m, struct block *b, struct pst_progress *progress)
@@ -273,7 +281,7 @@ static pst_rc give_compressed(struct matrix *m, struct block *b, struct pst_prog
             const int64_t other = pst_import_int_at(&m->indices, i);
             rc = check_id(m, "indices", i, other);
             if (rc == PST_OK && is_edge(m, i))
-                rc = m->format == FORMAT_CSC ? put(b, other, row) : put(b, row, other);
+                rc = m->format == FORMAT_CSC ? put(m, b, i, other, row) : put(m, b, i, row, other);
         }
         if (rc == PST_OK && row % PST_CSC_BUILDER_EDGE_BLOCK == 0)
             rc = pst_progress_add(progress, 0);
@@ -290,7 +298,7 @@ static pst_rc give_coordinates(struct matrix *m, struct block *b, struct pst_pro
         if (rc == PST_OK)
             rc = check_id(m, "col", i, column);
         if (rc == PST_OK && is_edge(m, i))
-            rc = put(b, row, column);
+            rc = put(m, b, i, row, column);
         if (rc == PST_OK && i % PST_CSC_BUILDER_EDGE_BLOCK == 0)
             rc = pst_progress_add(progress, 0);
     }
@@ -303,10 +311,11 @@ static void tell_values(const struct matrix *m)
     if (m->zeros > 0)
         pst_problem(warnings, "%s: ignored %" PRId64 " stored zeros, which are not edges", m->zip.path,
                     m->zeros);
-    if (m->weights > 0)
+    if (m->weights > 0 && !m->job->text.weighted)
         pst_problem(warnings,
                     "%s: %" PRId64
-                    " entries are not 1 (the first is %g): these edges are imported without their weights",
+                    " entries are not 1 (the first is %g): these edges are imported without their weights "
+                    "(--weight-column data imports them)",
                     m->zip.path, m->weights, m->a_weight);
 }
 
@@ -315,8 +324,10 @@ static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, st
     struct matrix *m = ctx;
     struct block b = {.csc = csc,
                       .source = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t)),
-                      .target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t))};
-    pst_rc rc = b.source != NULL && b.target != NULL
+                      .target = malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int64_t)),
+                      .weight = m->job->text.weighted ? malloc(PST_CSC_BUILDER_EDGE_BLOCK * sizeof(int32_t))
+                                                      : NULL};
+    pst_rc rc = b.source != NULL && b.target != NULL && (!m->job->text.weighted || b.weight != NULL)
                     ? PST_OK
                     : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a block of edges");
     *vertices = m->rows;
@@ -324,13 +335,14 @@ static pst_rc give(void *ctx, struct pst_csc_builder *csc, int64_t *vertices, st
     if (rc == PST_OK)
         rc = m->format == FORMAT_COO ? give_coordinates(m, &b, progress) : give_compressed(m, &b, progress);
     if (rc == PST_OK)
-        rc = pst_csc_builder_add(csc, b.source, b.target, NULL, b.n);
+        rc = pst_csc_builder_add(csc, b.source, b.target, b.weight, b.n);
     if (rc == PST_OK) {
         pst_progress_end(progress);
         tell_values(m);
     }
     free(b.source);
     free(b.target);
+    free(b.weight);
     return rc;
 }
 
@@ -398,6 +410,13 @@ static pst_rc import_npz(struct pst_import_job *job)
         rc = take_attributes(&m);
     if (rc == PST_OK)
         rc = take_labels(&m);
+    if (rc == PST_OK && job->text.weighted &&
+        (strcmp(job->text.weight_name, "data") != 0 || m.data.map == NULL))
+        rc = pst_fail(PST_E_ARG,
+                      "--weight-column %s: expected data, the member that has the numbers of the matrix%s",
+                      job->text.weight_name,
+                      m.data.map != NULL ? "" : "; this archive lacks it, so its edges have no weights");
+    job->spec.weights = job->text.weighted;
     job->spec.vertices = m.rows;
     job->spec.feed = give;
     job->spec.feed_ctx = &m;
