@@ -89,7 +89,7 @@ $(BUILD)/obj/tools/penstock/cli/version.o: $(BUILD)/version
 
 $(BUILD)/obj/%.o: %.c
 	$(begin)
-	$(CCACHE) $(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+	$(CCACHE) $(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/% stages/lib/links/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
 
 $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
 	$(begin)
@@ -179,7 +179,7 @@ $(BUILD)/tests/%: tests/%.c $(libs) $(BUILD)/tests/libinside.a
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
-f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
+f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/links/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
 $(BUILD)/obj-f64/%.o: %.c
 	$(begin)
 	$(CCACHE) $(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<

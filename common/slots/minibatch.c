@@ -53,6 +53,8 @@ void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct
         if (size->relations)
             layout->relations_at[h] = append(&end, size->edges[h], sizeof(int32_t));
     }
+    if (size->pairs > 0)
+        layout->pairs_at = append(&end, 2 * size->pairs, sizeof(int32_t));
     layout->requests_at = append(&end, requests, sizeof(struct pst_request));
     layout->missing_at = append(&end, requests, sizeof(int32_t));
     layout->features_bytes = pst_align_up((uint64_t)rows * stride_bytes, PST_PAGE);
@@ -81,12 +83,13 @@ void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_la
     memcpy(mb->indices_at, layout->indices_at, sizeof mb->indices_at);
     memcpy(mb->weights_at, layout->weights_at, sizeof mb->weights_at);
     memcpy(mb->relations_at, layout->relations_at, sizeof mb->relations_at);
+    mb->pairs_at = layout->pairs_at;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
 #define WEIGHT_MAX 1.0001 /* a share of 1, rounded */
-#define SPANS_MAX (5 + 4 * PST_HOPS_MAX)
+#define SPANS_MAX (6 + 4 * PST_HOPS_MAX)
 
 /* One array of the slot. */
 struct span {
@@ -161,7 +164,13 @@ static pst_rc check_header(const struct pst_minibatch *mb, uint64_t bytes)
                             "not a minibatch: n[%u], a number of vertices, is %lld; expected %lld or more", h,
                             (long long)mb->n[h], (long long)least);
     }
-    if (mb->n[0] > (int64_t)mb->batch_seeds)
+    if (mb->positives > mb->pairs || (mb->pairs_at == 0 && mb->pairs > 0) ||
+        (mb->pairs_at > 0 && mb->positives > mb->batch_seeds))
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: the slot has %u pairs, of which %u are edges of a batch of %u; "
+                        "expected at most as many edges as pairs, and as the batch has",
+                        mb->pairs, mb->positives, mb->batch_seeds);
+    if (mb->pairs_at == 0 && mb->n[0] > (int64_t)mb->batch_seeds)
         return pst_fail(
             PST_E_FORMAT,
             "not a minibatch: the slot has %lld seeds, but the header says that the whole batch has only %u",
@@ -221,6 +230,26 @@ static pst_rc check_relations(const struct pst_minibatch *h, const struct pst_mi
                      PST_E_FORMAT,
                      "not a minibatch: relations[%d] contains the number %d; expected numbers of at least 0",
                      hop, lowest)
+               : PST_OK;
+}
+
+static pst_rc check_pairs(const struct pst_minibatch *h, const struct pst_minibatch *slot,
+                          struct spans *spans)
+{
+    if (h->pairs_at == 0)
+        return PST_OK;
+    const pst_rc rc = add_span(spans, "pairs", -1, h->pairs_at, h->pairs, 2 * sizeof(int32_t),
+                               sizeof(int32_t), h->bytes_used);
+    if (rc != PST_OK)
+        return rc;
+    const int32_t *pairs = pst_minibatch_at(slot, h->pairs_at);
+    uint32_t worst = 0;
+    for (uint64_t i = 0; i < 2 * (uint64_t)h->pairs; i++)
+        worst = (uint32_t)pairs[i] > worst ? (uint32_t)pairs[i] : worst;
+    return h->pairs > 0 && worst >= h->n[0]
+               ? pst_fail(PST_E_FORMAT,
+                          "not a minibatch: a pair has an end at position %d, but there are only %lld seeds",
+                          (int)worst, (long long)h->n[0])
                : PST_OK;
 }
 
@@ -316,7 +345,8 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
         if (rc != PST_OK)
             return rc;
     }
-    return check_values(h, mb);
+    rc = check_pairs(h, mb, &spans);
+    return rc == PST_OK ? check_values(h, mb) : rc;
 }
 
 void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n)

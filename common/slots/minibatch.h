@@ -12,6 +12,9 @@
  *   all edges of a destination have equal shares.
  * - relations[h]: int32[indptr[h][n[h]]], if the sampler tells relations apart; else relations_at[h] is 0.
  *   The relation of each edge: the number of its type in the dataset.
+ * - pairs: int32[pairs][2], if the seeds of the batch are edges; else pairs_at is 0. The positions of both
+ *   ends (below n[0]) of each pair of vertices: first the `positives`, which are the seeds, then the
+ *   negatives, which are as many for each seed. The seeds of the first hop are the ends of all pairs.
  * - requests: struct pst_request[]. Rows that the disk stage reads (request.h), one row each.
  * - missing: int32[requests]. The position in features of each requested row, in the same order.
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
@@ -41,7 +44,7 @@ PST_BEGIN_DECLS
 
 #define PST_MINIBATCH_GRAINS_MAX 64 /* of a batch: four for each replica */
 
-#define PST_MINIBATCH_MAGIC 0x3562696e696d7470ull /* "ptminib5" */
+#define PST_MINIBATCH_MAGIC 0x3662696e696d7470ull /* "ptminib6" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
@@ -55,7 +58,7 @@ struct pst_minibatch {
     uint64_t batches_in_epoch;
     uint32_t micro;       /* counts over the batch, from 0 */
     uint32_t last_micro;  /* 1: the last micro-batch of its batch; else 0 */
-    uint32_t batch_seeds; /* seeds of the whole batch: the loss is divided by it */
+    uint32_t batch_seeds; /* seeds (with pairs: edges) of the whole batch: the loss is divided by it */
     uint32_t feature_dim;
     uint32_t feature_dtype; /* enum pst_dtype of dtype.h */
     uint32_t requests;      /* rows announced to the disk stage, over all parts */
@@ -68,6 +71,8 @@ struct pst_minibatch {
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX];
     uint64_t weights_at[PST_HOPS_MAX];   /* 0: the edges have no weights */
     uint64_t relations_at[PST_HOPS_MAX]; /* 0: the edges have no relations */
+    uint64_t pairs_at;                   /* 0: the seeds are vertices, and there are no pairs */
+    uint32_t pairs, positives;
 };
 
 /* The digest is XXH3 of n[0..hops], with a seed: the sum of the hashes of the arrays, modulo 2^64. An array's
@@ -75,6 +80,7 @@ struct pst_minibatch {
  * indptr[h], the first number, which is 0, is left out. */
 enum { PST_MINIBATCH_INDPTR, PST_MINIBATCH_INDICES, PST_MINIBATCH_WEIGHTS, PST_MINIBATCH_RELATIONS };
 #define PST_MINIBATCH_DIGEST_VERTICES 0
+#define PST_MINIBATCH_DIGEST_PAIRS (1 + 4 * (uint64_t)PST_HOPS_MAX)
 #define PST_MINIBATCH_DIGEST_OF(hop, which) (1 + 4 * (uint64_t)(hop) + (uint64_t)(which))
 
 static inline void *pst_minibatch_at(const struct pst_minibatch *mb, uint64_t offset)
@@ -91,6 +97,7 @@ struct pst_minibatch_size {
     int64_t edges[PST_HOPS_MAX];
     bool weights;   /* edges have weights */
     bool relations; /* edges have relations */
+    int64_t pairs;  /* 0: seeds are vertices */
 };
 
 /* Local positions and offsets are int32, so no count of a minibatch may be larger. */
@@ -108,6 +115,7 @@ struct pst_minibatch_layout {
     uint64_t vertices_at, labels_at, requests_at, missing_at, features_at;
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX], weights_at[PST_HOPS_MAX];
     uint64_t relations_at[PST_HOPS_MAX];
+    uint64_t pairs_at;       /* 0: there are no pairs */
     uint64_t features_bytes; /* whole pages, at least one */
     uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
 };

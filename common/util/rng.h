@@ -42,6 +42,7 @@ enum pst_rng_use {
     PST_RNG_GROUP = 9,  /* index: hop; batch: a group of batches, counted over the run; epoch: 0 */
     PST_RNG_EVICT = 10, /* epoch: micro-batch; item: the vertex that needs a line */
     PST_RNG_HOTNESS = 11,
+    PST_RNG_PAIRS = 12, /* item: the edge whose negatives are drawn; block: its draws */
 };
 
 /* The key of a stream: everything that is constant over a kernel call, hashed to 96 bits. */

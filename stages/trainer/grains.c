@@ -121,7 +121,7 @@ void pst_trainer_grains_note(struct pst_trainer_grains *g, const struct pst_gnn_
 {
     struct pst_trainer_grain *of = &g->of[g->now];
     of->loss += figures->loss * (double)mb->batch_seeds;
-    of->seeds += mb->n[0];
+    of->seeds += pst_trainer_seeds_of(mb);
     of->correct += figures->correct;
     of->counted += figures->counted;
     of->digest = XXH3_64bits_withSeed(&mb->digest, sizeof mb->digest, of->digest);

@@ -48,6 +48,12 @@ PST_MUST_USE pst_rc pst_trainer_grains_begin(struct pst_trainer_grains *g, uint3
 void pst_trainer_grains_note(struct pst_trainer_grains *g, const struct pst_gnn_figures *figures,
                              const struct pst_minibatch *mb);
 
+/* The seeds of a minibatch: vertices, or edges. */
+static inline int64_t pst_trainer_seeds_of(const struct pst_minibatch *mb)
+{
+    return mb->pairs_at != 0 ? mb->positives : mb->n[0];
+}
+
 /* Ends a batch. The model then has the gradient of all grains of all replicas, and *p has what they have
  * added, in the order of the grains. *seeds: how many seeds the batch has. PST_E_INTERRUPTED: another replica
  * has left, or the run is ending; the gradient is lost. Other errors are those of an exchange. */

@@ -184,6 +184,7 @@ static void point_at_slot(const void *slot, struct pst_gnn_batch *b)
     b->vertices = pst_minibatch_at(slot, mb->vertices_at);
     b->labels = pst_minibatch_at(slot, mb->labels_at);
     b->features = pst_minibatch_at(slot, mb->features_at);
+    b->pairs = mb->pairs_at != 0 ? pst_minibatch_at(slot, mb->pairs_at) : NULL;
     for (uint32_t h = 0; h < mb->hops; h++) {
         b->indptr[h] = pst_minibatch_at(slot, mb->indptr_at[h]);
         b->indices[h] = pst_minibatch_at(slot, mb->indices_at[h]);

@@ -109,6 +109,22 @@ static pst_rc check_classes(struct pst_stage *self, const struct trainer *t, int
     return PST_OK;
 }
 
+/* Hits@K needs edges and negatives. */
+static pst_rc check_links(struct pst_stage *self, const struct trainer *t)
+{
+    if (!pst_links_hits_measurable(&t->ds, PST_VAL))
+        pst_warn(
+            self,
+            "%s has no validation edges (edges_val) or no negatives (negatives_val), so val_hits is null, "
+            "and best_epoch is the last epoch that was evaluated",
+            t->ds.dir);
+    if (!pst_links_hits_measurable(&t->ds, PST_TEST))
+        pst_warn(self,
+                 "%s has no test edges (edges_test) or no negatives (negatives_test): test_hits is null",
+                 t->ds.dir);
+    return PST_OK;
+}
+
 pst_rc pst_trainer_check_measurable(struct pst_stage *self, const struct trainer *t)
 {
     struct pst_metric_support val, test;
@@ -122,6 +138,8 @@ pst_rc pst_trainer_check_measurable(struct pst_stage *self, const struct trainer
     }
     if (t->config.regression)
         return check_fit(self, t);
+    if (t->config.head)
+        return check_links(self, t);
     pst_rc rc = support_of(t, PST_VAL, &val);
     if (rc == PST_OK)
         rc = support_of(t, PST_TEST, &test);

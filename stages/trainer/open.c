@@ -39,6 +39,20 @@ static pst_rc open_targets(struct trainer *t)
     return rc;
 }
 
+/* Link prediction: the outputs of vertices are as wide as the hidden layers. */
+static pst_rc open_links(struct trainer *t)
+{
+    t->config.score = t->mlp ? PST_GNN_SCORE_MLP : PST_GNN_SCORE_DOT;
+    t->config.head = pst_links_head(t->config.score);
+    t->config.classes = t->config.hidden;
+    return t->ds.edges_split[PST_TRAIN].map
+               ? PST_OK
+               : pst_fail(PST_E_ARG,
+                          "loss is link, but %s has no edges_train: import a dataset for link prediction, or "
+                          "choose another loss",
+                          t->ds.dir);
+}
+
 static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
 {
     pst_rc rc = pst_dataset_open(&t->ds, pst_dataset_dir(self));
@@ -51,11 +65,15 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     rc = pst_dataset_choose_split(&t->ds, t->split, NULL);
     if (rc != PST_OK)
         return rc;
-    if (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0')
+    t->config.learned = t->learned ? t->ds.vertices : 0;
+    if (!t->learned && (t->ds.feature_dim < 1 || t->ds.features.path[0] == '\0'))
         return pst_fail(
             PST_E_ARG,
-            "%s has no features, which the model needs (`penstock features` makes random features)",
+            "%s has no features, which the model needs (`penstock features` makes random features; or set "
+            "inputs to learned)",
             t->ds.dir);
+    if (t->recipe.loss == PST_TRAINER_LINK)
+        return open_links(t);
     t->config.regression = t->recipe.loss == PST_TRAINER_MSE;
     if (t->config.regression)
         return open_targets(t);
@@ -93,6 +111,14 @@ bool pst_trainer_is_typed(const struct trainer *t)
     return t->config.model >= PST_GNN_MODEL_KINDS;
 }
 
+static pst_rc open_hits(struct trainer *t, struct pst_gnn_eval_options *options)
+{
+    t->hits_sink = (struct pst_links_hits_sink){&t->hits, t->config.layers - 1};
+    options->sink = pst_links_hits_take;
+    options->sink_ctx = &t->hits_sink;
+    return pst_links_hits_open(&t->hits, &t->ds, &t->model, t->hits_at);
+}
+
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_config *c = &t->config;
@@ -101,10 +127,14 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         rc = open_device(self, t);
     if (rc != PST_OK)
         return rc;
-    c->in = t->ds.feature_dim;
+    c->in = t->learned ? t->input_dim : t->ds.feature_dim;
     c->seed = pst_seed(self);
     c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
-    c->rows_max = (int64_t)(pst_slot_bytes(self, pst_port(self, "batch")) / t->ds.stride_bytes) + 1;
+    const uint64_t slot_bytes = pst_slot_bytes(self, pst_port(self, "batch"));
+    /* a slot has a row of features for each vertex; without features, the vertex's id */
+    const uint64_t row_bytes = t->ds.stride_bytes > 0 ? t->ds.stride_bytes : sizeof(int64_t);
+    c->rows_max = (int64_t)(slot_bytes / row_bytes) + 1;
+    c->pairs_max = c->head ? (int64_t)(slot_bytes / (2 * sizeof(int32_t))) : 0;
     c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
     c->device = &t->device;
     pst_gnn_typed_batch_init(&t->typed, &t->device);
@@ -129,9 +159,11 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
                 t->device.device_bytes, t->tf32 ? "TensorFloat-32" : "float32");
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
     t->identity.run = pst_run_identity(self);
-    const struct pst_gnn_eval_options options = {
+    struct pst_gnn_eval_options options = {
         .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
-    if (t->eval_every > 0 && t->replica == 0)
+    if (c->head && t->eval_every > 0 && t->replica == 0)
+        rc = open_hits(t, &options);
+    if (rc == PST_OK && t->eval_every > 0 && t->replica == 0)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
     if (rc == PST_OK && t->eval.spilled)
         pst_log(self,
@@ -161,6 +193,7 @@ void pst_trainer_close(struct pst_stage *self)
 {
     struct trainer *t = pst_state(self);
     pst_gnn_eval_close(&t->eval);
+    pst_links_hits_close(&t->hits);
     pst_trainer_grains_close(&t->grains);
     if (t->model_open)
         pst_gnn_model_release(&t->model);

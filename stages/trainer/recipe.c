@@ -95,9 +95,9 @@ static pst_rc open_loss(struct pst_trainer_recipe *r, struct pst_gnn_config *c, 
     const bool given = r->class_weights[0] != '\0', balanced = strcmp(r->class_weights, "balanced") == 0;
     if (!given && r->label_smoothing == 0)
         return PST_OK;
-    if (c->regression)
-        return pst_fail(PST_E_ARG, "%s has no effect if loss is mse: leave it out",
-                        given ? "class_weights" : "label_smoothing");
+    if (c->regression || c->head)
+        return pst_fail(PST_E_ARG, "%s has no effect if loss is %s: leave it out",
+                        given ? "class_weights" : "label_smoothing", c->head ? "link" : "mse");
     if (c->multilabel)
         return pst_fail(PST_E_ARG,
                         "%s can be set only if each vertex has one label, but the vertices of %s have "
@@ -140,6 +140,13 @@ static pst_rc check_metric(struct pst_trainer_recipe *r, const struct pst_gnn_co
     const enum pst_metric_kind usual = c->regression   ? PST_METRIC_MSE
                                        : c->multilabel ? PST_METRIC_MICRO_F1
                                                        : PST_METRIC_ACCURACY;
+    if (c->head && r->metric != PST_METRIC_NONE)
+        return pst_fail(PST_E_ARG,
+                        "metric is %s, which is not defined for the loss link, whose metric is Hits@K: leave "
+                        "metric out",
+                        pst_metric_name(r->metric));
+    if (c->head)
+        return PST_OK;
     if (c->regression && r->metric != PST_METRIC_NONE && !pst_metric_fits(r->metric))
         return pst_fail(PST_E_ARG,
                         "metric is %s, which is not defined for the loss mse: set metric to mse, mae or r2",
@@ -162,6 +169,7 @@ static pst_rc check_metric(struct pst_trainer_recipe *r, const struct pst_gnn_co
 const char *pst_trainer_recipe_metric(const struct pst_trainer_recipe *r, const struct pst_gnn_config *c)
 {
     return r->metric != PST_METRIC_NONE ? pst_metric_name(r->metric)
+           : c->head                    ? "hits"
            : c->regression              ? "mse"
            : c->multilabel              ? "micro_f1"
                                         : "accuracy";

@@ -13,7 +13,11 @@
 #define PST_TRAINER_METRICS /* as enum pst_metric_kind */                                                    \
     "auto|accuracy|micro_f1|macro_f1|roc_auc|average_precision|mse|mae|r2"
 
-enum pst_trainer_loss { PST_TRAINER_CROSS_ENTROPY, PST_TRAINER_MSE }; /* as in the parameter `loss` */
+enum pst_trainer_loss {
+    PST_TRAINER_CROSS_ENTROPY,
+    PST_TRAINER_MSE,
+    PST_TRAINER_LINK
+}; /* as in the parameter `loss` */
 
 struct pst_trainer_recipe {
     /* Parameters. */

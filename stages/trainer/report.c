@@ -25,7 +25,7 @@ static const char *share(double value, char out[NUMBER_MAX])
 /* What the shares of the report are. */
 static const char *measure(const struct trainer *t)
 {
-    return t->config.multilabel ? "micro_f1" : "accuracy";
+    return t->config.head ? "hits" : t->config.multilabel ? "micro_f1" : "accuracy";
 }
 
 /* `,"PREFIX_METRIC":VALUE`; nothing if the metric is the measure above. */
@@ -69,9 +69,9 @@ static void quality(const struct trainer *t, double val, double by, char out[2 *
         (void)snprintf(out, 2 * FIGURES_MAX, "%s",
                        fitted("val", by > PST_METRIC_UNKNOWN ? &t->eval.fit[PST_VAL] : &none, fit));
     else
-        (void)snprintf(out, 2 * FIGURES_MAX, "\"train_%s\":%s,\"val_%s\":%s%s", measure(t),
-                       share(train, train_text), measure(t), share(val, val_text),
-                       metric(t, "val", by, more));
+        (void)snprintf(out, 2 * FIGURES_MAX, "\"train_%s\":%s,\"val_%s\":%s%s",
+                       t->config.head ? "accuracy" : measure(t), share(train, train_text), measure(t),
+                       share(val, val_text), metric(t, "val", by, more));
 }
 
 pst_rc pst_trainer_report_epoch(struct pst_stage *self, const struct trainer *t, double val, double by)
@@ -106,6 +106,8 @@ pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
     const uint64_t weights = XXH3_64bits(t->model.weight, (size_t)t->model.size * sizeof *t->model.weight);
     if (t->config.regression)
         return report_fit(self, t, weights);
+    if (t->config.head && pst_report(self, "result", "{\"hits_at\":%" PRId64 "}", t->hits_at) != PST_OK)
+        return PST_E_STATE;
     return pst_report(self, "result",
                       "{\"test_%s\":%s,\"best_epoch\":%" PRId64 ",\"final_test_%s\":%s%s%s,"
                       "\"parameters\":%" PRId64 ",\"digest\":\"%016" PRIx64

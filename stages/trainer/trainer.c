@@ -36,6 +36,11 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
     pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
         rc = pst_gnn_eval_run(&t->eval, &t->model, accuracy);
+    if (rc == PST_OK && t->config.head) {
+        pst_links_hits_measure(&t->hits, &t->model);
+        for (int s = PST_TRAIN; s <= PST_TEST; s++)
+            t->eval.metric_of[s] = accuracy[s] = t->hits.of[s];
+    }
     pst_span(self, "evaluate", begin, pst_now());
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
@@ -125,8 +130,16 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
                         "the feature rows of the minibatch are %" PRIu64
                         " bytes apart; expected a multiple of %zu bytes",
                         mb->stride_bytes, sizeof(pst_real));
+    if ((mb->pairs_at != 0) != (t->config.head != NULL))
+        return pst_fail(PST_E_PEER, "%s",
+                        t->config.head
+                            ? "the minibatch has no pairs to score, but loss is link: set the sampler's "
+                              "seeds to edges"
+                            : "the seeds of the minibatch are edges, but loss is not link: set loss to link, "
+                              "or the sampler's seeds to vertices");
     const int32_t *labels = pst_minibatch_at(slot, mb->labels_at);
-    for (int64_t i = 0; i < mb->n[0] && !t->config.multilabel && !t->config.regression; i++)
+    const bool classes = !t->config.multilabel && !t->config.regression && !t->config.head;
+    for (int64_t i = 0; i < mb->n[0] && classes; i++)
         if (labels[i] >= t->ds.classes)
             return pst_fail(PST_E_PEER,
                             "the label of seed %" PRId64 " is %d, but the dataset has only %" PRId64
@@ -172,7 +185,8 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     const double took = pst_now() - before;
     t->device_s += t->inputs.staging ? took : 0;
     t->total.train_s += took;
-    t->total.seeds += (uint64_t)mb->n[0];
+    const int64_t seeds = pst_trainer_seeds_of(mb);
+    t->total.seeds += (uint64_t)seeds;
     if (!isfinite(figures.loss))
         return pst_fail(PST_E_ARG,
                         "epoch %u (its batch %" PRIu64
@@ -185,7 +199,7 @@ static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs
     }
     t->gradients = true;
     t->now.loss += figures.loss * (double)mb->batch_seeds;
-    t->now.seeds += mb->n[0];
+    t->now.seeds += seeds;
     t->now.correct += figures.correct;
     t->now.counted += figures.counted;
     t->now.digest = XXH3_64bits_withSeed(&mb->digest, sizeof mb->digest, t->now.digest);
@@ -360,7 +374,8 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage",
+     .memory =
+         "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage and loss=cross_entropy|mse and inputs=features",
      .requests = PST_REQUESTS_NEEDS,
      .flags = PST_PORT_ORDERED,
      .whole_if = "norm=batch"},
@@ -410,10 +425,27 @@ static const struct pst_param_desc params[] = {
     PARAM("aggregate", ENUM, config.aggregate, "\"mean\"", .choices = "none|mean",
           .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
     PARAM("loss", ENUM, recipe.loss, "\"cross_entropy\"",
-          .choices = "cross_entropy|mse", /* as enum pst_trainer_loss */
-          .help = "what training minimises: cross_entropy of labels; or mse, the mean squared error of the "
-                  "dataset's targets, which are numbers (regression)",
+          .choices = "cross_entropy|mse|link", /* as enum pst_trainer_loss */
+          .help =
+              "what training minimises: cross_entropy of labels; mse, the mean squared error of the "
+              "dataset's targets, which are numbers (regression); or link, the logistic loss of edges and "
+              "of pairs that are not edges (link prediction), for a sampler whose seeds are edges",
           .fixed = true),
+    PARAM("score", ENUM, mlp, "\"dot\"", .choices = "dot|mlp", .only_if = "loss=link",
+          .help = "for link: how a pair of vertices is scored: the dot product of their outputs, or a "
+                  "perceptron with one hidden layer on the elementwise product",
+          .fixed = true),
+    PARAM("hits", INT, hits_at, "20", .min = 1, .max = 1000000, .only_if = "loss=link",
+          .help =
+              "for link: K of Hits@K, the share of the validation or test edges that score above the K-th "
+              "best of the dataset's negatives",
+          .fixed = true),
+    PARAM("inputs", ENUM, learned, "\"features\"", .choices = "features|learned",
+          .help = "the inputs of the first layer: the dataset's features; or numbers of each vertex that the "
+                  "model learns, for graphs without features. They are in memory, with the optimizer's state",
+          .fixed = true),
+    PARAM("input_dim", INT, input_dim, "64", .min = 1, .max = 65536, .only_if = "inputs=learned",
+          .help = "number of learned inputs of each vertex", .fixed = true),
     PARAM("optimizer", ENUM, config.optimizer, "\"adam\"",
           .choices = "adam|adamw|sgd", /* as enum pst_gnn_optimizer */
           .help = "the method by which gradients change the weights", .fixed = true),
@@ -500,7 +532,8 @@ const struct pst_stage_desc pst_stage = {
     .params = params,
     .instances_max = 1, /* each instance would train its own model */
     .replicas = PST_REPLICAS_MEET,
-    .dataset = "features,labels:loss=cross_entropy,targets:loss=mse,types,evaluated:split",
+    .dataset = "features:inputs=features,edges:loss=link,labels:loss=cross_entropy,targets:loss=mse,types,"
+               "evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = pst_trainer_open,
     .on_event = on_event,

@@ -8,6 +8,8 @@
 #include "common/stage.h"
 #include "stages/lib/gnn/eval.h"
 #include "stages/lib/gnn/state.h"
+#include "stages/lib/links/heads.h"
+#include "stages/lib/links/hits.h"
 #include "stages/trainer/grains.h"
 #include "stages/trainer/inputs.h"
 #include "stages/trainer/recipe.h"
@@ -29,6 +31,11 @@ struct trainer {
     double device_s; /* time spent waiting for the device, in seconds */
     struct pst_gnn_model model;
     struct pst_gnn_eval eval;
+    struct pst_links_hits hits; /* loss link: measures the outputs of the evaluation */
+    struct pst_links_hits_sink hits_sink;
+    int64_t hits_at; /* the parameter `hits` */
+    bool mlp, learned;
+    int64_t input_dim;
     struct pst_gnn_identity identity;
     bool dataset_open, model_open;
     double weight_decay;

@@ -34,7 +34,7 @@ def shipped_models():
     of_dataset = shipped_pipelines()
     files = sorted(glob.glob(os.path.join(ROOT, "pipelines", "settings", "*", "*.json")))
     names = [(os.path.basename(os.path.dirname(file)), os.path.basename(file)[:-len(".json")]) for file in files]
-    return {(model, name): [*of_dataset[name], "--with", file] for (model, name), file in zip(names, files) if model != "marius"}
+    return {(model, name): [*of_dataset[name], "--with", file] for (model, name), file in zip(names, files) if model not in ("marius", "link")}
 
 
 def shipped_embeddings():

@@ -176,7 +176,7 @@ static void test_descriptions(void **state)
     d = good;
     d.dataset = "features,splt:n";
     refused(&d,
-            "dataset: expected features, labels, targets, labels:PARAM=VALUE, targets:PARAM=VALUE, types, "
+            "dataset: expected features, labels, targets, edges or split:PARAM, which can be followed by "
             "split:PARAM, evaluated:PARAM or relations:PARAM (PARAM: the name of a parameter), found "
             "\"splt:n\"");
     d.dataset = "split:m";

@@ -355,10 +355,13 @@ static void the_header_lies_as_documented(void **state)
         FIELD(indices_at, 280),
         FIELD(weights_at, 344),
         FIELD(relations_at, 408),
+        FIELD(pairs_at, 472),
+        FIELD(pairs, 480),
+        FIELD(positives, 484),
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_int_equal(fields[i].at, fields[i].documented);
-    assert_int_equal(sizeof(struct pst_minibatch), 472);
+    assert_int_equal(sizeof(struct pst_minibatch), 488);
 }
 
 int main(void)

@@ -258,13 +258,22 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
                          why);
 }
 
-/* labels:PARAM=VALUE or targets:PARAM=VALUE. */
+/* features, labels, targets or edges, and :PARAM=VALUE; or split:PARAM:PARAM=VALUE. */
 static bool is_conditional(const struct pst_stage_desc *desc, const char *word)
 {
+    static const char *const parts[] = {"features:", "labels:", "targets:", "edges:"};
     char param[PST_NAME_MAX];
     const char *colon = strchr(word, ':'), *equals = strchr(word, '=');
-    if (!colon || !equals || equals < colon || equals[1] == '\0' ||
-        (strncmp(word, "labels:", 7) != 0 && strncmp(word, "targets:", 8) != 0))
+    bool known = false;
+    if (colon && strncmp(word, "split:", 6) == 0) {
+        const char *second = strchr(colon + 1, ':');
+        (void)snprintf(param, sizeof param, "%.*s", second ? (int)(second - colon - 1) : 0, colon + 1);
+        known = second && pst_desc_param(desc, param) != NULL;
+        colon = second;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        known |= strncmp(word, parts[i], strlen(parts[i])) == 0;
+    if (!known || !colon || !equals || equals < colon || equals[1] == '\0')
         return false;
     (void)snprintf(param, sizeof param, "%.*s", (int)(equals - colon - 1), colon + 1);
     return pst_desc_param(desc, param) != NULL;
@@ -276,7 +285,7 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "targets") == 0 ||
-            strcmp(word, "types") == 0)
+            strcmp(word, "edges") == 0 || strcmp(word, "types") == 0)
             continue;
         bool known = is_conditional(desc, word);
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -285,9 +294,10 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
         if (!known)
             return pst_fail(
                 PST_E_FORMAT,
-                "%s: dataset: expected features, labels, targets, labels:PARAM=VALUE, "
-                "targets:PARAM=VALUE, types, split:PARAM, evaluated:PARAM or relations:PARAM (PARAM: the "
-                "name of a parameter), found \"%s\"",
+                "%s: dataset: expected features, labels, targets, edges or split:PARAM, which can be "
+                "followed "
+                "by :PARAM=VALUE; or types, evaluated:PARAM or relations:PARAM (PARAM: the name of a "
+                "parameter), found \"%s\"",
                 file, word);
     }
     return PST_OK;

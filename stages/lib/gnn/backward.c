@@ -154,12 +154,30 @@ void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t w
                             s->model->on.weight + weight, cols, add ? 1 : 0, to + at * ld_x, ld_x, 1));
 }
 
+/* Adds the gradients of inputs to those of the learned table. A minibatch has each vertex once, so blocks add
+ * to different rows. */
+static void learn_inputs(const struct step *s, int64_t at, int64_t n)
+{
+    const int64_t in = s->model->config.in, ld = pst_gnn_width(in), *vertices = s->batch->vertices + at;
+    const struct pst_dropout drop = dropout_of(s->model, s->batch, -1);
+    pst_real *grad = s->grad_x + at * ld;
+    s->twin->bias_relu_dropout_grad(s->q, grad, ld, s->x[0].at + at * s->x[0].ld, s->x[0].ld, vertices, n, in,
+                                    false, &drop, NULL);
+    for (int64_t i = 0; i < n; i++)
+        s->twin->add(s->q, s->model->on.grad + s->model->inputs + vertices[i] * in, in, grad + i * ld, ld, 1,
+                     in);
+}
+
 void pst_gnn_enter_below(const struct step *s, int64_t block, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t ld = pst_gnn_width(layer->out), ld_x = pst_gnn_width(layer->in);
     const int64_t dsts = pst_min_i64(n, s->pass->dst[s->l] - at);
     const pst_real *kept = layer->gain >= 0 ? real_at(s->model, s->pass->kept[s->l]) : s->grad;
+    if (s->l == 0) {
+        TIMED(s, worker, PST_GNN_WORK_FUSED, learn_inputs(s, at, n));
+        return;
+    }
     if (layer->residual && dsts > 0)
         TIMED(s, worker, PST_GNN_WORK_FUSED,
               s->twin->add(s->q, s->grad_x + at * ld_x, ld_x, kept + at * ld, ld, dsts, layer->out));

@@ -26,6 +26,8 @@ static pst_rc check_dtype(const struct pst_array *features)
 static pst_rc open_features(struct pst_gnn_eval *eval)
 {
     const struct pst_dataset *ds = eval->ds;
+    if (eval->learned)
+        return PST_OK;
     eval->drop = ds->features.data_bytes > eval->options.memory_bytes;
     pst_rc rc =
         pst_row_files_open(&eval->features, pst_feature_file(ds, 0), pst_feature_files(ds), ds->stride_bytes);
@@ -228,8 +230,10 @@ static pst_rc map_all(struct pst_gnn_eval *eval, const struct pst_gnn_config *c)
 pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config *config,
                          const struct pst_dataset *ds, const struct pst_gnn_eval_options *options)
 {
-    assert(config->in == ds->feature_dim && ds->indptr.map && ds->indices.map);
+    assert(ds->indptr.map && ds->indices.map);
+    assert(config->learned > 0 ? config->learned == ds->vertices : config->in == ds->feature_dim);
     memset(eval, 0, sizeof *eval);
+    eval->learned = config->learned > 0;
     eval->kept.fd = eval->projected.fd = eval->added.fd = -1;
     eval->ds = ds;
     eval->options = *options;
@@ -243,8 +247,8 @@ pst_rc pst_gnn_eval_open(struct pst_gnn_eval *eval, const struct pst_gnn_config 
     eval->ld = pst_gnn_width(heads * pst_max_i64(config->hidden, config->classes));
     eval->state_reals = pst_gnn_has_heads(config->model) ? 2 * heads : 0;
     (void)pthread_mutex_init(&eval->failure.lock, NULL);
-    eval->dtype = ds->features.dtype;
-    pst_rc rc = check_dtype(&ds->features);
+    eval->dtype = eval->learned ? PST_F32 : ds->features.dtype;
+    pst_rc rc = eval->learned ? PST_OK : check_dtype(&ds->features);
     if (rc == PST_OK)
         rc = open_features(eval);
     if (rc == PST_OK)

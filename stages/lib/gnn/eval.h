@@ -48,6 +48,7 @@ struct pst_gnn_eval {
     const struct pst_dataset *ds; /* borrowed */
     struct pst_gnn_eval_options options;
     struct pst_csc graph;
+    bool learned;         /* the model has the inputs of all vertices, so features are not read */
     enum pst_dtype dtype; /* of features */
     struct pst_row_files features;
     bool drop;     /* features are larger than the memory allowed: do not leave them in the page cache */

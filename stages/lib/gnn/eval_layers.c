@@ -179,6 +179,11 @@ pst_rc pst_gnn_eval_features(const struct pst_gnn_eval_job *job, int64_t first, 
     const uint64_t stride = eval->ds->stride_bytes;
     const int64_t in = job->model->config.in;
     char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
+    if (eval->learned) {
+        *ld_x = in;
+        *x = job->model->weight + job->model->inputs + first * in;
+        return PST_OK;
+    }
     *ld_x = (int64_t)(stride / sizeof(pst_real));
     *x = (const pst_real *)(const void *)raw;
     const pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
@@ -208,7 +213,7 @@ static void feature_task(void *arg, int64_t task, int worker)
 
 static void advise_features(const struct pst_gnn_eval *eval, int64_t first, int64_t rows, int advice)
 {
-    if (rows > 0)
+    if (rows > 0 && !eval->learned)
         pst_row_files_advise(&eval->features, first, rows, advice);
 }
 

@@ -180,7 +180,7 @@ void pst_gnn_linear_backward(struct step *s)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t selves = pst_gnn_weight_tiles(s, 0), neighs = pst_gnn_weight_tiles(s, 1),
-                  inputs = s->l > 0 ? blocks_of(s->model, s->pass->src[s->l]) : 0;
+                  inputs = needs_input_grad(s) ? blocks_of(s->model, s->pass->src[s->l]) : 0;
     if (layer->neigh < 0) {
         run_tasks(s, plain_task, selves + inputs);
     } else if (s->pass->project[s->l]) {
@@ -188,7 +188,7 @@ void pst_gnn_linear_backward(struct step *s)
         run_tasks(s, projected_input_task, neighs + inputs);
     } else {
         run_tasks(s, summed_task, selves + neighs + inputs);
-        if (s->l == 0)
+        if (!needs_input_grad(s))
             return;
         run_tasks(s, summed_mixed_task, blocks_of(s->model, s->pass->dst[s->l]));
         run_tasks(s, summed_scatter_task, groups_of(s, layer->in));

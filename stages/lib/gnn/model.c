@@ -50,6 +50,16 @@ static pst_rc check_config(const struct pst_gnn_config *c)
         return pst_fail(PST_E_ARG,
                         "residual is true, but only a model with at least 3 layers has a hidden layer whose "
                         "input and output have equal width: set layers to 3 or more, or residual to false");
+    if (c->learned > 0 && c->model != PST_GNN_GRAPHSAGE && c->model != PST_GNN_GCN)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "the model %s cannot learn its inputs: choose the model graphsage or gcn, or use the "
+                        "features of the dataset",
+                        pst_gnn_kind_of(c->model)->name);
+    if ((c->learned > 0 || c->head != NULL) && c->device != NULL && pst_device_is_cuda(c->device))
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s runs only on CPUs, but the trainer is on %s: place the trainer on a CPU",
+                        c->head != NULL ? "link prediction" : "a model with learned inputs", c->device->name);
+    assert((c->score == PST_GNN_SCORE_NONE) == (c->head == NULL));
     if (!(c->dropout >= 0 && c->dropout < 1) || !(c->input_dropout >= 0 && c->input_dropout < 1))
         return pst_fail(PST_E_ARG,
                         "dropout is %g and input_dropout is %g; expected numbers of at least 0 and below 1",
@@ -64,7 +74,10 @@ int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *wh
     assert(model->parameters < PST_GNN_TENSORS_MAX);
     struct pst_gnn_parameter *p = &model->parameter[model->parameters++];
     *p = (struct pst_gnn_parameter){.at = model->size, .rows = rows, .cols = cols, .stacked = 1};
-    snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
+    if (layer < 0)
+        snprintf(p->name, sizeof p->name, "%s", what);
+    else
+        snprintf(p->name, sizeof p->name, "layer%d.%s", layer, what);
     model->size += pst_gnn_width(rows * cols);
     return p->at;
 }
@@ -205,9 +218,11 @@ void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass 
         rows_most = pst_max_i64(rows_most, layer->left >= 0 ? pass->src[l] : pass->dst[l]);
         widest = pst_max_i64(widest, layer->wide);
         grad_rows_cols = pst_max_i64(grad_rows_cols, pass->dst[l] * pst_gnn_width(layer->out));
-        if (l > 0)
+        if (l > 0 || model->inputs >= 0)
             grad_rows_cols = pst_max_i64(grad_rows_cols, pass->src[l] * pst_gnn_width(layer->in));
     }
+    if (c->head)
+        c->head->take(model, pass);
     pass->grad[0] = pst_gnn_pass_take(pass, 1, grad_rows_cols);
     pass->grad[1] = pst_gnn_pass_take(pass, 1, grad_rows_cols);
     const int64_t blocks = (rows_most + model->grain.rows - 1) / model->grain.rows;
@@ -234,6 +249,7 @@ static size_t work_bound(const struct pst_gnn_model *model)
         pass.term_srcs[l] = model->config.rows_max * model->terms.most_from;
         pass.project[l] = model->layer[l].left >= 0 || model->layer[l].out > model->layer[l].in;
     }
+    pass.pairs = model->config.pairs_max;
     pst_gnn_pass_layout(model, &pass, true);
     return pass.bytes;
 }
@@ -371,6 +387,10 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->terms.compact = config->model == PST_GNN_RGAT;
     for (int l = 0; l < config->layers; l++)
         add_layer(model, l);
+    if (config->head)
+        config->head->add_weights(model);
+    model->inputs =
+        config->learned > 0 ? pst_gnn_model_add(model, -1, "inputs.weight", config->learned, config->in) : -1;
     model->work_limit = (size_t)pst_max_i64((int64_t)work_bound(model), (int64_t)update_bytes(model));
     model->work_bytes = pst_gnn_model_on_device(model) ? 0 : model->work_limit;
     rc = take_all(model);

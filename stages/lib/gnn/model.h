@@ -19,6 +19,7 @@
 #include "stages/lib/gnn/types/types.h"
 
 #define PST_GNN_LAYERS_MAX PST_HOPS_MAX
+enum { PST_GNN_HEAD_TENSORS = 4, PST_GNN_HEAD_ARRAYS = 8 };
 #define PST_GNN_TENSORS_MAX (PST_GNN_LAYERS_MAX * 6)
 
 enum pst_gnn_model_kind {
@@ -31,10 +32,12 @@ enum pst_gnn_model_kind {
     PST_GNN_RGAT,
     PST_GNN_ALL_KINDS
 };
+enum pst_gnn_score { PST_GNN_SCORE_NONE, PST_GNN_SCORE_DOT, PST_GNN_SCORE_MLP, PST_GNN_SCORES };
 enum pst_gnn_optimizer { PST_GNN_ADAM, PST_GNN_ADAMW, PST_GNN_SGD };
 enum pst_gnn_norm { PST_GNN_NORM_NONE, PST_GNN_NORM_LAYER, PST_GNN_NORM_BATCH };
 
 struct pst_gnn_kind; /* layer.h */
+struct pst_gnn_head; /* below */
 
 struct pst_gnn_config {
     enum pst_gnn_model_kind model;
@@ -46,6 +49,11 @@ struct pst_gnn_config {
     bool residual, aggregate;
     bool multilabel; /* a vertex has any number of the classes: sigmoid, binary cross-entropy, micro-F1 */
     bool regression; /* a vertex has `classes` numbers: squared error */
+    enum pst_gnn_score score; /* how pairs of seeds are scored, with `classes` columns of outputs each */
+    const struct pst_gnn_head *head; /* what does that, borrowed; NULL if score is NONE */
+    int64_t pairs_max;               /* with a head: no batch has more pairs */
+    int64_t
+        learned; /* vertices, each of which has `in` inputs that the model learns; 0: batches have features */
     double dropout, input_dropout, attention_dropout;
     struct pst_xent loss; /* classes' weights, borrowed, where steps are made; weight NULL: the plain loss */
     enum pst_gnn_optimizer optimizer;
@@ -126,7 +134,9 @@ struct pst_gnn_model {
     struct pst_gnn_layer layer[PST_GNN_LAYERS_MAX];
     struct pst_gnn_parameter parameter[PST_GNN_TENSORS_MAX];
     int parameters;
-    int64_t size; /* elements of each flat array */
+    int64_t inputs;                     /* the learned inputs (learned, in); -1: there are none */
+    int64_t head[PST_GNN_HEAD_TENSORS]; /* the parameters of the head */
+    int64_t size;                       /* elements of each flat array */
     int64_t running_size;
     /* On the host: for checkpoints and evaluation. If the model is on a device, grad is NULL, and the
      * others are what pst_gnn_model_fetch brought last. */
@@ -153,6 +163,7 @@ struct pst_gnn_batch {
     const uint8_t *multilabels; /* n[0] x classes: 0, 1 or PST_LABEL_IGNORED; only multilabel needs them */
     const float *targets;       /* n[0] x classes; only regression needs them */
     const int64_t *degrees;     /* of all vertices, in the whole graph; GCN alone needs it */
+    const int32_t *pairs;       /* mb.pairs x 2: positions of seeds; only a head needs them */
     const int32_t *indptr[PST_HOPS_MAX], *indices[PST_HOPS_MAX];
     const pst_real *weights[PST_HOPS_MAX]; /* shares of edges (minibatch.h); NULL: they are equal */
     int64_t edges[PST_HOPS_MAX];           /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
@@ -161,7 +172,7 @@ struct pst_gnn_batch {
 };
 
 /* correct / counted: accuracy over the rows that have a label; with multilabel, micro-F1 (2 TP out of 2 TP +
- * FP + FN); with regression, both stay 0. */
+ * FP + FN); with regression, both stay 0; with a head, the share of pairs on the right side of 0. */
 struct pst_gnn_figures {
     double loss; /* sum over the rows, divided by batch_seeds; with multilabel and regression, by batch_seeds
                   * classes */
@@ -262,12 +273,34 @@ struct pst_gnn_pass {
     size_t input;                    /* a copy of the features, if they cannot be used in place */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];
+    int64_t pairs;
+    size_t head[PST_GNN_HEAD_ARRAYS]; /* what the head takes */
     size_t sums, figures; /* of each block: gradients of vectors (sums_width reals), loss and hits */
     int64_t sums_width;
     int64_t parts[PST_GNN_LAYERS_MAX][2];  /* of the gradients of W_self and W_neigh */
     size_t partial[PST_GNN_LAYERS_MAX][2]; /* parts x pst_gnn_width(in * out), if there are several parts */
     size_t bytes;
 };
+/* What follows the last layer if pairs of seeds are scored (stages/lib/links has heads). */
+struct step; /* pass.h */
+struct pst_gnn_head {
+    enum pst_gnn_score score;
+    const char *name; /* in the trainer's parameter `score`, and in checkpoints */
+    /* Adds the head's parameters to the model, with pst_gnn_model_add; where they begin goes to model->head.
+     */
+    void (*add_weights)(struct pst_gnn_model *model);
+    /* Takes the memory of a pass over pass->pairs pairs of pass->dst[last] rows. */
+    void (*take)(const struct pst_gnn_model *model, struct pst_gnn_pass *pass);
+    /* After the last layer: makes the gradient of its output, in s->grad, adds those of the head's own
+     * parameters, and adds to *sum: loss, counts[0] correct, counts[1] counted. */
+    void (*pairs)(struct step *s, struct pst_gnn_block_figures *sum);
+    /* score[i]: of the pair whose ends are rows u[i] and v[i] of outputs, ld apart. For any thread. */
+    void (*score_rows)(const struct pst_gnn_model *model, const pst_real *outputs, int64_t ld,
+                       const int64_t *u, const int64_t *v, int64_t n, pst_real *score, pst_real *scratch);
+    /* Reals of scratch that score_rows needs for n pairs. */
+    int64_t (*scratch)(const struct pst_gnn_model *model, int64_t n);
+};
+
 /* Takes rows x cols reals. */
 size_t pst_gnn_pass_take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols);
 void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input);

@@ -31,7 +31,7 @@ bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int6
 
 static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    return batch->mb.feature_dtype != PST_F32 || model->config.input_dropout > 0;
+    return model->inputs >= 0 || batch->mb.feature_dtype != PST_F32 || model->config.input_dropout > 0;
 }
 
 /* What the calls of a pass need of a device's queue, in the items of pst_device_reserve, which have room for
@@ -72,6 +72,7 @@ static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch 
                 pst_gnn_projects_first(&model->layer[l], pass->dst[l], pass->src[l], batch->edges[h]);
     }
     assert(batch->typed || !model->kind->typed);
+    pass->pairs = c->head ? batch->mb.pairs : 0;
     pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
     if (pass->bytes > model->work_limit)
         return pst_fail(PST_E_LIMIT,
@@ -84,6 +85,7 @@ static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch 
         if (rc != PST_OK)
             return rc;
     }
+    assert(batch->pairs || !c->head);
     assert(batch->degrees || !model->kind->needs_degrees);
     assert(batch->multilabels || !c->multilabel);
     assert(batch->targets || !c->regression);
@@ -91,6 +93,15 @@ static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch 
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
+
+/* The learned inputs of a block's vertices. */
+static void copy_learned(const struct step *s, int64_t at, int64_t n, pst_real *x, int64_t ld)
+{
+    const int64_t in = s->model->config.in;
+    for (int64_t i = 0; i < n; i++)
+        memcpy(x + i * ld, s->model->on.weight + s->model->inputs + s->batch->vertices[at + i] * in,
+               (size_t)in * sizeof *x);
+}
 
 /* Copies a block of features, if they must be widened or some are dropped. */
 static void copy_task(void *arg, int64_t block, int worker)
@@ -102,7 +113,9 @@ static void copy_task(void *arg, int64_t block, int worker)
                   ld = s->x[0].ld;
     pst_real *x = real_at(s->model, s->pass->input) + at * ld;
     const char *from = (const char *)batch->features + (uint64_t)at * batch->mb.stride_bytes;
-    if (batch->mb.feature_dtype == PST_F32)
+    if (s->model->inputs >= 0)
+        TIMED(s, worker, PST_GNN_WORK_FUSED, copy_learned(s, at, n, x, ld));
+    else if (batch->mb.feature_dtype == PST_F32)
         TIMED(s, worker, PST_GNN_WORK_FUSED,
               s->twin->gather(s->q, from, batch->mb.stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
                               (uint64_t)dim * sizeof *x));
@@ -203,6 +216,8 @@ static void finish_rows(const struct step *s, int64_t block, int64_t at, int64_t
     if (s->model->config.norm == PST_GNN_NORM_LAYER && s->model->layer[s->l].gain >= 0)
         TIMED(s, worker, PST_GNN_WORK_FUSED, layer_norm_rows(s, at, n));
     TIMED(s, worker, PST_GNN_WORK_FUSED, activate_rows(s, at, n));
+    if (s->model->layer[s->l].last && s->model->config.head)
+        return; /* pairs need all rows */
     if (s->model->layer[s->l].last)
         TIMED(s, worker, PST_GNN_WORK_LOSS, loss_rows(s, block, at, n));
     else if (s->pass->project[s->l + 1])
@@ -258,6 +273,21 @@ static void forward_all(struct step *s)
     }
 }
 
+/* With a head: the gradient of the last layer's bias, from that of its output. */
+static void bias_task(void *arg, int64_t block, int worker)
+{
+    const struct step *s = arg;
+    const int64_t last = s->model->config.layers - 1, out = s->model->layer[last].out,
+                  ld = pst_gnn_width(out);
+    const struct pst_dropout none = {0};
+    int64_t at;
+    const int64_t n = rows_of(s->model, block, s->pass->dst[last], &at);
+    clear(s, sums_of(s, block), out);
+    TIMED(s, worker, PST_GNN_WORK_LOSS,
+          s->twin->bias_relu_dropout_grad(s->q, s->grad + at * ld, ld, NULL, 0, NULL, n, out, false, &none,
+                                          sums_of(s, block)));
+}
+
 /* On a device there is one block: its figures, when the device is done. */
 static pst_rc fetch_figures(const struct step *s, struct pst_gnn_block_figures *sum)
 {
@@ -311,10 +341,16 @@ pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batc
         s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_gnn_width(model->layer[l].in)};
     for (int l = 0; l < layers; l++)
         model->rows[l] += pass.dst[l];
-    forward_all(&s);
-    pst_gnn_pass_backward(&s);
     struct pst_gnn_block_figures sum = {0};
-    if (pst_gnn_model_on_device(model))
+    forward_all(&s);
+    if (model->config.head) {
+        model->config.head->pairs(&s, &sum);
+        run_tasks(&s, bias_task, blocks_of(model, pass.dst[layers - 1]));
+    }
+    pst_gnn_pass_backward(&s);
+    if (model->config.head)
+        rc = PST_OK;
+    else if (pst_gnn_model_on_device(model))
         rc = fetch_figures(&s, &sum);
     else
         sum_figures(&s, &sum);

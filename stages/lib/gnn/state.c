@@ -37,6 +37,7 @@ void pst_gnn_training_init(struct pst_gnn_training *progress)
 
 static const char MULTILABEL[] = " multilabel", REGRESSION[] = " regression"; /* end such a description */
 static const char *const optimizers[] = {"adam", "adamw", "sgd"};             /* enum pst_gnn_optimizer */
+static const char *const scores[PST_GNN_SCORES] = {"none", "dot", "mlp"};     /* enum pst_gnn_score */
 static const char *const norms[] = {"none", "layer", "batch"};                /* enum pst_gnn_norm */
 
 /* parse_model reads this text. */
@@ -55,6 +56,12 @@ void pst_gnn_identity_of(struct pst_gnn_identity *id, const struct pst_gnn_model
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " heads=%" PRId64, c->heads);
     if (c->bases > 0)
         (void)snprintf(id->model + n, sizeof id->model - (size_t)n, " bases=%" PRId64, c->bases);
+    if (c->score != PST_GNN_SCORE_NONE)
+        (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), " score=%s",
+                       scores[c->score]);
+    if (c->learned > 0)
+        (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model),
+                       " learned=%" PRId64, c->learned);
     if (c->multilabel || c->regression)
         (void)snprintf(id->model + strlen(id->model), sizeof id->model - strlen(id->model), "%s",
                        c->multilabel ? MULTILABEL : REGRESSION);
@@ -345,6 +352,18 @@ static pst_rc parse_model(const struct pst_checkpoint *ck, struct pst_gnn_config
         int more = 0;
         known = sscanf(text + end, " bases=%" SCNd64 "%n", &c->bases, &more) == 1 && c->bases >= 1 &&
                 c->bases <= PST_GNN_RELATIONS_MAX;
+        end += more;
+    }
+    if (known && strncmp(text + end, " score=", 7) == 0) {
+        for (c->score = PST_GNN_SCORE_DOT; known && strncmp(text + end + 7, scores[c->score], 3) != 0;
+             c->score++)
+            known = c->score + 1 < PST_GNN_SCORES;
+        end += 10;
+    }
+    if (known && strncmp(text + end, " learned=", 9) == 0) {
+        int more = 0;
+        known = sscanf(text + end, " learned=%" SCNd64 "%n", &c->learned, &more) == 1 && c->learned >= 1 &&
+                c->learned <= (int64_t)1 << 40;
         end += more;
     }
     c->multilabel = known && strcmp(text + end, MULTILABEL) == 0;

@@ -67,16 +67,22 @@ static pst_rc check_offsets(const struct pst_csc *graph, const int64_t *vertices
     return PST_OK;
 }
 
-pst_rc pst_expand_seeds(struct pst_expander *x, const int64_t *seeds, int64_t n, int64_t *vertices,
-                        int64_t *count, int64_t capacity)
+pst_rc pst_expand_ends(struct pst_expander *x, const int64_t *ids, int64_t n, int64_t *vertices,
+                       int64_t *count, int64_t capacity, int32_t *local)
 {
-    pst_rc rc = check_ids(seeds, n, x->graph->vertices, "a split");
+    pst_rc rc = check_ids(ids, n, x->graph->vertices, "a split");
     if (rc != PST_OK)
         return rc;
     pst_k_dedup_reset(NULL, x->table);
     *count = 0;
-    return pst_k_dedup(NULL, x->table, seeds, n, vertices, count, pst_min_i64(capacity, x->vertices_max),
-                       NULL);
+    return pst_k_dedup(NULL, x->table, ids, n, vertices, count, pst_min_i64(capacity, x->vertices_max),
+                       local);
+}
+
+pst_rc pst_expand_seeds(struct pst_expander *x, const int64_t *seeds, int64_t n, int64_t *vertices,
+                        int64_t *count, int64_t capacity)
+{
+    return pst_expand_ends(x, seeds, n, vertices, count, capacity, NULL);
 }
 
 pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, int fanout, int64_t *vertices,
@@ -109,6 +115,8 @@ pst_rc pst_expand_hop(struct pst_expander *x, const struct pst_sample_key *key, 
     if (rc == PST_E_FORMAT && pst_error_text()[0] == '\0') /* kernels set no message */
         return pst_fail(rc, "an edge leads to a vertex that the graph does not have: the topology is damaged "
                             "(`penstock verify` shows details)");
+    if (rc == PST_OK && x->pairs != NULL && indptr[n] <= edge_capacity)
+        pst_sampling_pairs_leave_out(x->pairs, vertices, n, indptr, x->ids, weights, x->relation);
     x->sample_s += pst_now() - begin;
     if (rc == PST_OK)
         rc = pst_expand_drawn(x, vertices, count, capacity, indptr, indices, edge_capacity);

@@ -7,6 +7,7 @@
 #define PST_EXPAND_H
 
 #include "stages/lib/sampling/algorithms/algorithms.h"
+#include "stages/lib/sampling/pairs/seed_pairs.h"
 
 PST_BEGIN_DECLS
 
@@ -18,10 +19,11 @@ struct pst_expander {
     int64_t vertices_max, edges_max; /* capacity of table and ids */
     struct pst_dedup *table;
     void *table_memory;
-    int64_t *ids;             /* edges_max drawn ids, before they are relabelled */
-    int32_t *relation;        /* if not NULL: gets the relations of the next hop's edges */
-    struct pst_cut *cut;      /* not NULL: takes neighbours from a batch that was sampled whole */
-    double sample_s, dedup_s; /* time spent so far, in seconds */
+    int64_t *ids;                     /* edges_max drawn ids, before they are relabelled */
+    int32_t *relation;                /* if not NULL: gets the relations of the next hop's edges */
+    struct pst_cut *cut;              /* not NULL: takes neighbours from a batch that was sampled whole */
+    struct pst_sampling_pairs *pairs; /* not NULL: the edges that it holds are left out */
+    double sample_s, dedup_s;         /* time spent so far, in seconds */
 };
 
 /* vertices_max: distinct vertices of one minibatch; edges_max: edges of one hop. Allocates. PST_E_NOMEM. */
@@ -34,6 +36,11 @@ PST_API void pst_expander_release(struct pst_expander *x);
  * id. PST_E_LIMIT: the seeds exceed capacity. */
 PST_API PST_MUST_USE pst_rc pst_expand_seeds(struct pst_expander *x, const int64_t *seeds, int64_t n,
                                              int64_t *vertices, int64_t *count, int64_t capacity);
+
+/* The same for the ends of pairs: local[i] gets the position of ids[i] in vertices. local: NULL or n. */
+PST_API PST_MUST_USE pst_rc pst_expand_ends(struct pst_expander *x, const int64_t *ids, int64_t n,
+                                            int64_t *vertices, int64_t *count, int64_t capacity,
+                                            int32_t *local);
 
 /* One hop: draws for vertices[0..*count), appends the vertices that are new, and writes the block: indptr
  * (old *count + 1 numbers) and indices (at most edge_capacity). PST_E_LIMIT: the hop does not fit, and the

@@ -112,6 +112,9 @@ static uint64_t hash_arrays(const struct pst_minibatch *mb, const char *slot)
                 pst_k_copy_digest(NULL, slot + of_edges[i], NULL, indptr[mb->n[h]], sizeof(int32_t),
                                   PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDICES + i), &sum);
     }
+    if (mb->pairs_at != 0)
+        pst_k_copy_digest(NULL, slot + mb->pairs_at, NULL, (int64_t)mb->pairs * 2, sizeof(int32_t),
+                          PST_MINIBATCH_DIGEST_PAIRS, &sum);
     return sum;
 }
 
@@ -266,6 +269,21 @@ void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, 
     memcpy(slot, &mb, sizeof mb);
 }
 
+/* The ends of the edges and of their negatives are the vertices of hop 0. */
+static pst_rc start_pairs(struct pst_fill_work *w, int64_t *vertices)
+{
+    const struct pst_minibatch_layout *l = &w->f->layout;
+    struct pst_sampling_pairs *p = w->f->pairs;
+    const int64_t n = pst_sampling_pairs_of(p, w->job->n);
+    const pst_rc rc = pst_sampling_pairs_fill(p, w->job->seed, w->job->epoch, w->job->seeds, w->job->n);
+    assert(n <= l->size.pairs);
+    w->mb.pairs = (uint32_t)n;
+    w->mb.positives = (uint32_t)w->job->n;
+    return rc == PST_OK ? pst_expand_ends(w->x, p->ends, 2 * n, vertices, &w->count, l->size.n[0],
+                                          (int32_t *)(void *)(w->slot + l->pairs_at))
+                        : rc;
+}
+
 pst_rc pst_fill_start(struct pst_fill_work *w)
 {
     const struct pst_minibatch_layout *l = &w->f->layout;
@@ -275,9 +293,10 @@ pst_rc pst_fill_start(struct pst_fill_work *w)
     w->nrows = 0;
     *w->result = (struct pst_fill_result){.fits = true};
     w->result->sample[0].begin_s = pst_now();
-    const pst_rc rc =
-        pst_expand_seeds(w->x, w->job->seeds, w->job->n, (int64_t *)(void *)(w->slot + l->vertices_at),
-                         &w->count, l->size.n[0]);
+    int64_t *vertices = (int64_t *)(void *)(w->slot + l->vertices_at);
+    const pst_rc rc = w->f->pairs != NULL ? start_pairs(w, vertices)
+                                          : pst_expand_seeds(w->x, w->job->seeds, w->job->n, vertices,
+                                                             &w->count, l->size.n[0]);
     w->result->sample[0].end_s = pst_now();
     w->mb.n[0] = w->count;
     return rc;
@@ -298,10 +317,17 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
     return rc;
 }
 
-/* Of a piece of a batch whose neighbours depend on the whole batch: samples that, for the expander. */
+/* Of a piece of a batch whose neighbours depend on the whole batch: samples that, for the expander. If seeds
+ * are edges, the whole batch's are left out. */
 static pst_rc hold_whole(struct pst_filler *f, const struct pst_fill_job *job)
 {
     f->expander.cut = NULL;
+    f->expander.pairs = f->pairs;
+    if (f->pairs != NULL) {
+        const pst_rc rc = pst_sampling_pairs_hold(f->pairs, job->batch, job->whole_seeds, job->whole_n);
+        if (rc != PST_OK)
+            return rc;
+    }
     if (job->n == job->whole_n || !pst_sampling_has(f->expander.algorithm, PST_SAMPLING_WHOLE))
         return PST_OK;
     const struct pst_sample_key key = pst_fill_key(job, 0);
@@ -344,7 +370,8 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
 {
     struct pst_minibatch_size bound;
     const int hops = f->layout.size.hops;
-    pst_sampling_size_bound(&bound, f->expander.algorithm, f->expander.graph, f->fanout, hops, job->n);
+    const int64_t seeds = f->pairs != NULL ? 2 * pst_sampling_pairs_of(f->pairs, job->n) : job->n;
+    pst_sampling_size_bound(&bound, f->expander.algorithm, f->expander.graph, f->fanout, hops, seeds);
     int64_t edges = 1;
     for (int h = 0; h < hops; h++)
         edges = pst_max_i64(edges, bound.edges[h]);
@@ -353,6 +380,7 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
     if (rc != PST_OK)
         return rc;
     x.cut = f->expander.cut;
+    x.pairs = f->pairs;
     int64_t *vertices = malloc((size_t)bound.n[hops] * sizeof *vertices);
     float *weights = bound.weights ? malloc((size_t)edges * sizeof *weights) : NULL;
     int32_t *indptr = malloc(((size_t)bound.n[hops] + 1) * sizeof *indptr);
@@ -363,7 +391,11 @@ pst_rc pst_sampling_measure(const struct pst_filler *f, const struct pst_fill_jo
         goto out;
     }
     int64_t count = 0;
-    rc = pst_expand_seeds(&x, job->seeds, job->n, vertices, &count, bound.n[0]);
+    if (f->pairs != NULL)
+        rc = pst_sampling_pairs_fill(f->pairs, job->seed, job->epoch, job->seeds, job->n);
+    if (rc == PST_OK)
+        rc = pst_expand_seeds(&x, f->pairs != NULL ? f->pairs->ends : job->seeds, seeds, vertices, &count,
+                              bound.n[0]);
     needed->n[0] = count;
     for (int h = 0; h < hops && rc == PST_OK; h++) {
         const struct pst_sample_key key = pst_fill_key(job, h);

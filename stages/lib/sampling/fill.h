@@ -20,11 +20,12 @@ struct pst_filler {
     const int32_t *labels; /* of every vertex; NULL: there are none */
     int64_t feature_dim;
     uint32_t feature_dtype;
-    const struct pst_dataset *types; /* the dataset, if its vertices have types; else NULL */
-    uint64_t row_bytes;              /* data bytes of a feature row */
-    const struct pst_cache *cache;   /* NULL: there is none */
-    const char *cache_rows;          /* layout.stride_bytes each */
-    int64_t cache_gpu_rows;          /* the first so many are the GPU tier's */
+    const struct pst_dataset *types;  /* the dataset, if its vertices have types; else NULL */
+    uint64_t row_bytes;               /* data bytes of a feature row */
+    struct pst_sampling_pairs *pairs; /* NULL: seeds are vertices, else rows of edges */
+    const struct pst_cache *cache;    /* NULL: there is none */
+    const char *cache_rows;           /* layout.stride_bytes each */
+    int64_t cache_gpu_rows;           /* the first so many are the GPU tier's */
     /* What is read from the CPU tier passes it first. NULL: there is no bus. */
     void (*pass_bus)(struct pst_stage *stage, uint64_t bytes);
     struct pst_stage *stage; /* for pass_bus */
@@ -48,7 +49,8 @@ struct pst_fill_job {
     uint32_t batch_seeds, grain; /* batch_seeds: of all replicas; the loss is divided by it */
     const int64_t *seeds;
     int64_t n;
-    const int64_t *whole_seeds; /* of the batch that is sampled as a whole, if PST_SAMPLING_WHOLE */
+    const int64_t
+        *whole_seeds; /* of the batch, if it is sampled as a whole (PST_SAMPLING_WHOLE) or has pairs */
     int64_t whole_n;
     bool overlap; /* announce requests before cached rows are copied; false: one part, when all is done */
     bool early;   /* with overlap: announce the rows of a hop before the next hop is drawn */

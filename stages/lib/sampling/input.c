@@ -1,4 +1,5 @@
-/* input.c: reads the parameters that planner and samplers share, and opens what they name. */
+/* input.c: reads the parameters that planner and samplers share, opens what they name, and sizes a sampler's
+ * slots. */
 #include "stages/lib/sampling/input.h"
 
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
+#include "stages/lib/sampling/sampling_impl.h"
 #include "stages/lib/topology/topology.h"
 
 static pst_rc copy_text(char *to, size_t bytes, const char *what, const char *from)
@@ -78,6 +80,17 @@ static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sam
     return rc == PST_OK ? copy_text(key->options, sizeof key->options, "options", options) : rc;
 }
 
+static pst_rc open_edges(struct pst_sampling_input *in, int64_t batch, const struct pst_sampling_order *order)
+{
+    const struct pst_array *edges = &in->ds.edges_split[PST_TRAIN];
+    if (edges->map == NULL || edges->shape[0] < 1)
+        return pst_fail(PST_E_ARG,
+                        "seeds is edges, but the dataset %s has no edges_train: import a dataset for link "
+                        "prediction, or set seeds to vertices",
+                        in->ds.dir);
+    return pst_seeds_init_edges(&in->seeds, edges->shape[0], batch, order->seed, order->shuffle);
+}
+
 pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *self,
                                const struct pst_sampling_input_params *params,
                                const struct pst_sampling_algorithm *own, void *own_state,
@@ -93,8 +106,9 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
     if (rc == PST_OK)
         rc = pst_dataset_choose_split(&in->ds, params->split, &part);
     if (rc == PST_OK)
-        rc = pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch, order.seed,
-                            order.shuffle);
+        rc = order.edges ? open_edges(in, params->batch, &order)
+                         : pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch,
+                                          order.seed, order.shuffle);
     if (rc == PST_OK && order.replicas > 0)
         rc = pst_seeds_divide(&in->seeds, order.replica, order.replicas);
     if (rc != PST_OK)
@@ -117,4 +131,65 @@ void pst_sampling_input_close(struct pst_sampling_input *in)
 void pst_sampling_input_bound(const struct pst_sampling_input *in, struct pst_minibatch_size *bound)
 {
     pst_sampling_size_bound(bound, &in->algorithm, &in->graph, in->key.fanout, in->key.hops, in->key.batch);
+}
+
+/* ---- of a sampler ----------------------------------------------------------------------------------- */
+
+/* What depends on batches of vertices is refused. */
+pst_rc pst_sampling_open_pairs(struct pst_sampling *s)
+{
+    const struct pst_sampling_params *p = s->params;
+    const char *what = s->planned                              ? "a plan, which counts batches of vertices"
+                       : p->input.topology == PST_TOPOLOGY_SSD ? "topology ssd"
+                       : s->bare                               ? "the output sample"
+                       : s->cached >= 0                        ? "the output cached"
+                       : p->shuffle == PST_SEEDS_LOCAL         ? "the shuffle local"
+                       : pst_sampling_has(&s->in.algorithm, PST_SAMPLING_WHOLE)
+                           ? "an algorithm that samples whole batches"
+                           : NULL;
+    if (what != NULL)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "seeds is edges, which cannot be used together with %s: change one of them", what);
+    s->filler.pairs = &s->pairs;
+    return pst_sampling_pairs_init(&s->pairs, &s->in.ds.edges_split[PST_TRAIN], &s->in.graph,
+                                   s->in.seeds.batch, p->negatives, p->leave_out);
+}
+
+static void bound_pairs(const struct pst_sampling *s, struct pst_minibatch_size *bound)
+{
+    const int64_t pairs = pst_sampling_pairs_of(&s->pairs, s->in.seeds.batch);
+    pst_sampling_size_bound(bound, &s->in.algorithm, &s->in.graph, s->in.key.fanout, s->in.key.hops,
+                            2 * pairs);
+    bound->pairs = pairs;
+}
+
+void pst_sampling_size_slots(struct pst_sampling *s)
+{
+    const struct pst_dataset *ds = &s->in.ds;
+    struct pst_filler *f = &s->filler;
+    struct pst_minibatch_size bound, size;
+    if (s->params->edges)
+        bound_pairs(s, &bound);
+    else
+        pst_sampling_input_bound(&s->in, &bound);
+    s->base = s->planned ? s->plan.max : bound;
+    s->base.n[0] = bound.n[0];
+    s->base.weights = bound.weights;
+    s->base.relations = bound.relations;
+    s->base.pairs = bound.pairs;
+    pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
+    pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
+    memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
+    f->labels = ds->labels.map;
+    f->types = ds->vertex_types > 0 ? ds : NULL;
+    f->feature_dim = s->bare ? 0 : ds->feature_dim;
+    f->feature_dtype = (uint32_t)ds->features.dtype;
+    f->row_bytes = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
+    pst_need(s->self, s->port, f->layout.bytes, PST_PAGE);
+    if (s->cached >= 0)
+        pst_need(s->self, s->cached, f->layout.features_bytes, PST_PAGE);
+    pst_log(s->self, "slots of %llu bytes: %lld seeds, %lld vertices after %d hops; %s, margin %g",
+            (unsigned long long)f->layout.bytes, (long long)size.n[0], (long long)size.n[size.hops],
+            size.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case",
+            s->params->margin);
 }

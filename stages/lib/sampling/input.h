@@ -109,6 +109,7 @@ struct pst_sampling_order {
     uint64_t seed;
     bool shuffle;
     int replica, replicas; /* replicas 0: they are not divided */
+    bool edges;            /* seeds are the rows of edges_train, not vertices of the split */
 };
 
 struct pst_sampling_input {

@@ -37,6 +37,9 @@ void pst_sampling_report(struct pst_sampling *s)
                             : (unsigned long long)s->count.batches, /* all sample each */
                         (unsigned long long)s->count.micro_batches, (unsigned long long)s->count.overflows,
                         (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes);
+    if (rc == PST_OK && s->params->edges)
+        rc = pst_report(s->self, "sampler", "{\"edges_left_out\": %llu}",
+                        (unsigned long long)s->pairs.left_out);
     if (rc == PST_OK)
         rc = report_times(s);
     if (rc == PST_OK && s->lists != NULL)

@@ -52,33 +52,6 @@ static pst_rc load_plan(struct pst_sampling *s)
     return rc;
 }
 
-static void size_slots(struct pst_sampling *s)
-{
-    const struct pst_dataset *ds = &s->in.ds;
-    struct pst_filler *f = &s->filler;
-    struct pst_minibatch_size bound, size;
-    pst_sampling_input_bound(&s->in, &bound);
-    s->base = s->planned ? s->plan.max : bound;
-    s->base.n[0] = bound.n[0];
-    s->base.weights = bound.weights;
-    s->base.relations = bound.relations;
-    pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
-    pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
-    memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
-    f->labels = ds->labels.map;
-    f->types = ds->vertex_types > 0 ? ds : NULL;
-    f->feature_dim = s->bare ? 0 : ds->feature_dim;
-    f->feature_dtype = (uint32_t)ds->features.dtype;
-    f->row_bytes = (uint64_t)ds->feature_dim * pst_dtype_bytes(ds->features.dtype);
-    pst_need(s->self, s->port, f->layout.bytes, PST_PAGE);
-    if (s->cached >= 0)
-        pst_need(s->self, s->cached, f->layout.features_bytes, PST_PAGE);
-    pst_log(s->self, "slots of %llu bytes: %lld seeds, %lld vertices after %d hops; %s, margin %g",
-            (unsigned long long)f->layout.bytes, (long long)size.n[0], (long long)size.n[size.hops],
-            size.hops, s->planned ? "sized by the plan" : "no plan: sized for the worst case",
-            s->params->margin);
-}
-
 /* The replicas divide the grains of each batch. `penstock check` has compared the numbers. If each replica
  * has its own seeds, its grains are all of its seeds; else they are a share of those that all have. */
 static struct pst_sampling_order choose_share(struct pst_sampling *s)
@@ -91,6 +64,7 @@ static struct pst_sampling_order choose_share(struct pst_sampling *s)
     s->share = (struct pst_splits_share){
         .grains = local ? own : s->params->grains, .first = local ? 0 : s->grain, .count = own};
     return (struct pst_sampling_order){.seed = pst_seed(s->self),
+                                       .edges = s->params->edges,
                                        .shuffle = s->params->shuffle != PST_SEEDS_FILE,
                                        .replica = replica,
                                        .replicas = local ? replicas : 0};
@@ -136,7 +110,11 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     if (s->in.seeds.repeats > 0)
         pst_warn(self, "the %s split contains %lld vertices more than once; each is a seed once per epoch",
                  s->in.key.split, (long long)s->in.seeds.repeats);
-    size_slots(s);
+    if (params->edges)
+        rc = pst_sampling_open_pairs(s);
+    if (rc != PST_OK)
+        return rc;
+    pst_sampling_size_slots(s);
     if (params->trace_ids[0] != '\0' && pst_instance(self, NULL) == 0 &&
         pst_replica(self, NULL) == 0) /* the others open it later */
         rc = pst_policy_trace_open(params->trace_ids, true, &s->trace);
@@ -166,7 +144,12 @@ static pst_rc open_on_device(struct pst_sampling *s)
 {
     struct pst_csc graph;
     s->filler.expander = (struct pst_expander){.graph = &s->in.graph, .algorithm = &s->in.algorithm};
-    pst_rc rc = s->filler.types == NULL
+    pst_rc rc = s->filler.pairs != NULL
+                    ? pst_fail(PST_E_UNSUPPORTED,
+                               "seeds is edges, which a sampler on %s cannot sample: place the sampler on a "
+                               "CPU",
+                               s->device.name)
+                : s->filler.types == NULL
                     ? pst_expand_device_queue_for(&s->device, &s->filler.layout.size)
                     : pst_fail(PST_E_UNSUPPORTED,
                                "%s has vertices of several types, which a sampler on %s cannot sample: place "
@@ -288,7 +271,8 @@ static pst_rc begin_batch(struct pst_sampling *s, uint64_t batch, struct pst_sam
     p->n_of_all = pst_seeds_of_all(&s->in.seeds, batch);
     s->count.seeds_s += pst_now() - begin;
     pst_splits_init(&p->pieces, s->end_memory + index * (size_t)s->in.seeds.batch, p->n,
-                    s->params->split ? s->filler.layout.size.n[0] : pst_max_i64(1, p->n), &s->share);
+                    s->params->split && !s->params->edges ? s->filler.layout.size.n[0] : pst_max_i64(1, p->n),
+                    &s->share);
     *out = p;
     return PST_OK;
 }
@@ -336,7 +320,8 @@ static void note_margin(struct pst_sampling *s, const struct pst_fill_job *job)
 {
     const struct pst_minibatch_size *have = &s->filler.layout.size;
     struct pst_minibatch_size bound, need;
-    pst_sampling_size_bound(&bound, &s->in.algorithm, &s->in.graph, s->filler.fanout, have->hops, job->n);
+    pst_sampling_size_bound(&bound, &s->in.algorithm, &s->in.graph, s->filler.fanout, have->hops,
+                            s->params->edges ? 2 * pst_sampling_pairs_of(&s->pairs, job->n) : job->n);
     if (s->measured < MEASURED_MAX && bound.n[bound.hops] <= MEASURED_SLOTS_MAX * have->n[have->hops] &&
         pst_sampling_measure(&s->filler, job, &need) == PST_OK)
         s->margin_needed = fmax(s->margin_needed, margin_for(s, &need, HEADROOM));
@@ -592,6 +577,7 @@ void pst_sampling_close(struct pst_sampling *s)
     free(s->pending);
     free(s->seed_memory);
     free(s->end_memory);
+    pst_sampling_pairs_release(&s->pairs);
     pst_sampling_input_close(&s->in);
     if (s->trace >= 0)
         (void)close(s->trace);

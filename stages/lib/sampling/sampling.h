@@ -9,8 +9,12 @@
 
 #include "common/stage.h"
 #include "stages/lib/sampling/input.h"
+#include "stages/lib/sampling/pairs/seed_pairs.h"
 
 PST_BEGIN_DECLS
+
+/* The parts of the dataset that a stage with PST_SAMPLING_PARAMS needs. */
+#define PST_SAMPLING_DATASET_OF_SEEDS "types,split:split:seeds=vertices,edges:seeds=edges,relations:fanout"
 
 /* The values of the parameters. */
 struct pst_sampling_params {
@@ -19,6 +23,9 @@ struct pst_sampling_params {
     bool split; /* split a batch that does not fit its slot; false: fail */
     enum pst_seeds_shuffle shuffle;
     int64_t grains;
+    bool edges;        /* seeds are edges */
+    int64_t negatives; /* of each edge */
+    bool leave_out;
     const char *plan;
     const char *trace_ids; /* "": none */
 };
@@ -62,6 +69,31 @@ struct pst_sampling_params {
                  "replicas of the stage share the grains",                                                   \
          .fixed = true,                                                                                      \
          .divided = true},                                                                                   \
+        {.name = "seeds",                                                                                    \
+         .type = PST_PARAM_ENUM,                                                                             \
+         .into = PST_INTO(state_, member_.edges),                                                            \
+         .def = "\"vertices\"",                                                                              \
+         .choices = "vertices|edges",                                                                        \
+         .help = "what a model learns to predict: something of the vertices of a split; or the edges of "    \
+                 "edges_train, whose ends are then the first vertices of a batch (link prediction). batch "  \
+                 "counts edges then",                                                                        \
+         .fixed = true},                                                                                     \
+        {.name = "negatives",                                                                                \
+         .type = PST_PARAM_INT,                                                                              \
+         .into = PST_INTO(state_, member_.negatives),                                                        \
+         .def = "1",                                                                                         \
+         .min = 1,                                                                                           \
+         .max = PST_SAMPLING_PAIRS_NEGATIVES_MAX,                                                            \
+         .only_if = "seeds=edges",                                                                           \
+         .help = "random pairs of vertices that are not edges, for each edge of a batch",                    \
+         .fixed = true},                                                                                     \
+        {.name = "leave_out",                                                                                \
+         .type = PST_PARAM_BOOL,                                                                             \
+         .into = PST_INTO(state_, member_.leave_out),                                                        \
+         .def = "true",                                                                                      \
+         .only_if = "seeds=edges",                                                                           \
+         .help = "leave a batch's edges, in both directions, out of the neighbourhoods sampled for it",      \
+         .fixed = true},                                                                                     \
         {.name = "trace_ids",                                                                                \
          .type = PST_PARAM_STRING,                                                                           \
          .into = PST_INTO(state_, member_.trace_ids),                                                        \
@@ -111,7 +143,8 @@ struct pst_sampling_params {
 
 /* Ports of a stage that can be placed on a GPU. */
 #define PST_SAMPLING_PORTS_GPU                                                                               \
-    PST_SAMPLING_PORTS_IN("cpu,pinned", "cpu,pinned if topology=mmap|memory", PST_PORT_OPTIONAL),            \
+    PST_SAMPLING_PORTS_IN("cpu,pinned if seeds=vertices", "cpu,pinned if topology=mmap|memory",              \
+                          PST_PORT_OPTIONAL),                                                                \
         {.name = "sample",                                                                                   \
          .dir = PST_OUT,                                                                                     \
          .help = "minibatches without rows, for a cache stage; then batch is not linked",                    \

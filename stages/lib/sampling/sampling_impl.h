@@ -42,6 +42,7 @@ struct pst_sampling {
     struct pst_plan plan;
     struct pst_minibatch_size base; /* the size at margin 1 */
     struct pst_filler filler;
+    struct pst_sampling_pairs pairs; /* if seeds are edges */
     struct pst_cache_rows cache;
     struct pst_topology_lists cached_lists; /* if lists are read from drives */
     bool cache_owner; /* false: another instance has loaded rows and lists, and reports them */
@@ -75,6 +76,13 @@ pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64
 PST_MUST_USE pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
                                            const struct pst_fill_job *job, struct pst_sampling_filled *filled,
                                            const struct pst_fill_result *result, bool *again);
+
+/* input.c: opens s->pairs, if seeds are edges. PST_E_UNSUPPORTED: together with another setting. PST_E_LIMIT,
+ * PST_E_NOMEM. */
+PST_MUST_USE pst_rc pst_sampling_open_pairs(struct pst_sampling *s);
+/* input.c: the layout of a slot, and the rest of the filler that depends on the dataset. Says so in the log.
+ */
+void pst_sampling_size_slots(struct pst_sampling *s);
 
 /* report.c: adds the counts and times to the report. A failure goes to the log. */
 void pst_sampling_report(struct pst_sampling *s);

@@ -64,6 +64,22 @@ pst_rc pst_seeds_init(struct pst_seeds *s, const struct pst_dataset *ds, const c
     return PST_OK;
 }
 
+pst_rc pst_seeds_init_edges(struct pst_seeds *s, int64_t n, int64_t batch, uint64_t seed, bool shuffle)
+{
+    *s = (struct pst_seeds){.seed = seed, .shuffle = shuffle, .epoch = -1, .n = n};
+    s->ids = malloc((size_t)n * sizeof *s->ids);
+    s->order = malloc((size_t)n * sizeof *s->order);
+    if (s->ids == NULL || s->order == NULL) {
+        pst_seeds_release(s);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the order of %lld edges", (long long)n);
+    }
+    for (int64_t i = 0; i < n; i++)
+        s->ids[i] = i;
+    s->batch = pst_min_i64(batch, n);
+    s->batches = (uint64_t)((n + s->batch - 1) / s->batch);
+    return PST_OK;
+}
+
 void pst_seeds_release(struct pst_seeds *s)
 {
     free(s->ids);

@@ -51,6 +51,10 @@ PST_API int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex);
 /* The seed of the orders of a device that orders its own share. */
 PST_API uint64_t pst_seeds_own_order(uint64_t seed, int device);
 
+/* Seeds that are edges: the rows 0..n of an array. n: at least 1. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_seeds_init_edges(struct pst_seeds *s, int64_t n, int64_t batch, uint64_t seed,
+                                                 bool shuffle);
+
 /* Copies the seeds of a batch (counted over the run) to out, which has room for s->batch. Returns their
  * number, which can be 0 if the seeds are divided. */
 PST_API int64_t pst_seeds_of(struct pst_seeds *s, uint64_t batch, int64_t *out);

@@ -158,7 +158,12 @@ static pst_rc dataset_of_run(const char *run, char dir[PST_PATH_MAX], char split
 static pst_rc check_fit(const struct inference *in)
 {
     const struct pst_dataset *ds = &in->ds;
-    if (ds->feature_dim != in->config.in)
+    if (in->config.learned > 0 && ds->vertices != in->config.learned)
+        return pst_fail(PST_E_ARG,
+                        "%s has %" PRId64 " vertices, but the model of %s has learned inputs of %" PRId64
+                        " vertices: use the dataset that it was trained on",
+                        ds->dir, ds->vertices, in->checkpoint, in->config.learned);
+    if (in->config.learned == 0 && ds->feature_dim != in->config.in)
         return pst_fail(PST_E_ARG,
                         "%s has %" PRId64 " features per vertex, but the model of %s needs %" PRId64, ds->dir,
                         ds->feature_dim, in->checkpoint, in->config.in);
@@ -239,6 +244,11 @@ static pst_rc choose(struct inference *in)
         rc = pst_gnn_state_describe(in->checkpoint, &in->config, in->trained_on);
     if (rc != PST_OK)
         return rc;
+    if (in->config.score != PST_GNN_SCORE_NONE)
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%s has a model of link prediction (loss link), which this command cannot apply: "
+                        "expected a model that predicts something of vertices",
+                        in->checkpoint);
     if (a->layer >= in->config.layers)
         return pst_fail(PST_E_ARG,
                         "--layer: expected 1 to %d, because %s has that many hidden layers, found %" PRId64

@@ -126,6 +126,17 @@ static bool is_needed(const struct check *c, const char *word, const char *name)
     return value && strcmp(value, equals + 1) == 0;
 }
 
+/* split:PARAM, or split:PARAM:OTHER=VALUE if the parameter OTHER has this value. */
+static void check_seeds(struct check *c, const char *word)
+{
+    const char *param = strchr(word, ':') + 1, *colon = strchr(param, ':');
+    char name[PST_NAME_MAX];
+    const size_t n = colon ? (size_t)(colon - param) : strlen(param);
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, param);
+    if (!colon || is_needed(c, param, name))
+        check_split(c, name, true);
+}
+
 static void check_word(struct check *c, const char *word)
 {
     static const char split[] = "split:", evaluated[] = "evaluated:", relations[] = "relations:";
@@ -133,15 +144,21 @@ static void check_word(struct check *c, const char *word)
     char path[PST_JSON_PATH_MAX];
     (void)snprintf(path, sizeof path, "stages.%s", c->stage->origin);
     if (strncmp(word, split, strlen(split)) == 0)
-        check_split(c, word + strlen(split), true);
+        check_seeds(c, word);
     else if (strncmp(word, evaluated, strlen(evaluated)) == 0)
         check_split(c, word + strlen(evaluated), false);
     else if (strncmp(word, relations, strlen(relations)) == 0)
         check_relations(c, word + strlen(relations));
-    else if (strcmp(word, "features") == 0 && !has_features(ds))
+    else if (is_needed(c, word, "features") && !has_features(ds))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
                        c->stage->caps.desc->name, ds->dir);
+    else if (is_needed(c, word, "edges") && !ds->edges_split[PST_TRAIN].path[0])
+        pst_json_error(
+            &c->pl->doc, c->diag, path,
+            "%s needs edges to predict (edges_train), but dataset %s has none: import a dataset for "
+            "link prediction",
+            c->stage->caps.desc->name, ds->dir);
     else if (is_needed(c, word, "targets") && !ds->targets.path[0])
         pst_json_error(
             &c->pl->doc, c->diag, path,

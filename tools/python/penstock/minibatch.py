@@ -1,8 +1,8 @@
 """A minibatch in a slot (common/slots/README.md): NumPy views, PyTorch tensors, and the forms of PyG and DGL."""
 import struct
 
-HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8Q")
-MAGIC = 0x3562696E696D7470  # "ptminib5"
+HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8QQII")
+MAGIC = 0x3662696E696D7470  # "ptminib6"
 HOPS_MAX = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -36,6 +36,7 @@ class Minibatch:
         self.n = f[18:19 + self.hops]
         self._slot, self._at, self._indptr_at, self._indices_at, self._weights_at = slot, f[27:30], f[32:40], f[40:48], f[48:56]
         self._relations_at = f[56:64]
+        self._pairs_at, self._pairs, self.positives = f[64:67]
         if min(self.n) < 0 or list(self.n) != sorted(self.n):
             raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected numbers that do not decrease")
         self.fence = None  # what to wait for before the slot is given back
@@ -82,6 +83,11 @@ class Minibatch:
     def relations(self):
         """Of each hop: int32, the relation of each edge; None: the sampler does not tell relations apart."""
         return [self._array(at, "<i4", (int(indptr[-1]),)) if at else None for at, indptr in zip(self._relations_at, self.indptr)]
+
+    @property
+    def pairs(self):
+        """(pairs, 2), int32: positions in seeds of the ends of each pair to score. The first `positives` are edges. None: seeds are vertices."""
+        return self._array(self._pairs_at, "<i4", (self._pairs, 2)) if self._pairs_at else None
 
     @property
     def empty(self):
