@@ -97,6 +97,13 @@ void pst_run_show_epoch(const struct pst_supervisor *sv, const json_t *data)
                 number(seconds, data, "seconds", 2), number(rate, data, "seeds_per_second", 0));
         return;
     }
+    if (json_object_get(data, "val_hits")) { /* of link prediction */
+        fprintf(stderr, "epoch %3s  loss %s  train %s  val hits %s  %s s  %s edges/s\n",
+                number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
+                number(train, data, "train_accuracy", 4), number(val, data, "val_hits", 4),
+                number(seconds, data, "seconds", 2), number(rate, data, "seeds_per_second", 0));
+        return;
+    }
     fprintf(stderr, "epoch %3s  loss %s  train %s  val %s  %s s  %s seeds/s\n",
             number(epoch, data, "epoch", 0), number(loss, data, "loss", 4),
             either(train, data, "train_accuracy", "train_micro_f1", 4),
