@@ -214,6 +214,18 @@ static void close_member(struct pst_collective *c)
 
 static const struct pst_collective_table table = {"shared memory", barrier, exchange, leave, close_member};
 
+pst_rc pst_collective_shared_give(struct pst_collective *c, int peer, const void *from, uint64_t bytes)
+{
+    assert(c->by == &table && peer >= 0 && peer < c->members && bytes <= PST_COLLECTIVE_BOX);
+    return give(shared_of(c), peer, from, bytes);
+}
+
+pst_rc pst_collective_shared_take(struct pst_collective *c, int peer, void *to, uint64_t bytes)
+{
+    assert(c->by == &table && peer >= 0 && peer < c->members && bytes <= PST_COLLECTIVE_BOX);
+    return take(shared_of(c), peer, to, bytes);
+}
+
 uint64_t pst_collective_shared_bytes(int members)
 {
     return pst_align_up((uint64_t)members * sizeof(struct member), PST_PAGE);

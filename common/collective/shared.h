@@ -36,5 +36,12 @@ PST_API uint64_t pst_collective_shared_bytes(int members);
 PST_API PST_MUST_USE pst_rc pst_collective_shared_open(struct pst_collective **out,
                                                        const struct pst_collective_shared_options *options);
 
+/* One half of an exchange, for a member that must have taken before it can give. At most
+ * PST_COLLECTIVE_BOX bytes. The peer exchanges. Errors are those of an exchange. */
+PST_API PST_MUST_USE pst_rc pst_collective_shared_give(struct pst_collective *c, int peer, const void *from,
+                                                       uint64_t bytes);
+PST_API PST_MUST_USE pst_rc pst_collective_shared_take(struct pst_collective *c, int peer, void *to,
+                                                       uint64_t bytes);
+
 PST_END_DECLS
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/collective/shared.h"
+#include "common/collective/ranks.h"
 #include "common/util/clock.h"
 #include "common/host/host_impl.h"
 
@@ -101,27 +101,40 @@ int pst_replica(const struct pst_stage *self, int *replicas)
 pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
 {
     const json_t *meet = json_object_get(self->config, "meet"), *names = json_object_get(meet, "names");
+    const json_int_t told = json_integer_value(json_object_get(meet, "ranks"));
+    const int ranks = told > 1 && told <= self->replicas ? (int)told : 1, members = self->replicas / ranks;
+    const size_t n = (size_t)members * (ranks > 1 ? 2 : 1); /* with their carriers */
     const uint64_t at = (uint64_t)json_integer_value(json_object_get(meet, "at")),
-                   bytes = pst_collective_shared_bytes(self->replicas);
+                   bytes =
+                       ranks > 1 ? pst_collective_ranks_bytes(members) : pst_collective_shared_bytes(members);
     *out = self->collective;
     if (self->replicas == 1 || *out)
         return PST_OK;
-    if (json_array_size(names) != (size_t)self->replicas || at % PST_PAGE != 0 ||
+    if (json_array_size(names) != n || n > PST_REPLICAS_MAX || at % PST_PAGE != 0 ||
         at > self->board_map.bytes || bytes > self->board_map.bytes - at)
         return pst_fail(PST_E_PEER,
                         "the supervisor's \"open\" message does not say which shared memory the replicas of "
                         "%s use: install penstock and penstock-stage from the same build",
                         self->name);
-    for (int r = 0; r < self->replicas; r++)
-        self->replica_names[r] = json_string_value(json_array_get(names, (size_t)r));
-    const pst_rc rc = pst_collective_shared_open(
-        &self->collective,
-        &(struct pst_collective_shared_options){.memory = (char *)self->board_map.base + at,
-                                                .rank = self->replica,
-                                                .members = self->replicas,
-                                                .names = self->replica_names,
-                                                .deadline_s = MEET_DEADLINE_S,
-                                                .stop = &self->board->stop});
+    for (size_t r = 0; r < n; r++)
+        self->replica_names[r] = json_string_value(json_array_get(names, r));
+    const struct pst_collective_ranks_options options = {.memory = (char *)self->board_map.base + at,
+                                                         .rank = self->replica / members,
+                                                         .ranks = ranks,
+                                                         .member = self->replica % members,
+                                                         .members = members,
+                                                         .names = self->replica_names,
+                                                         .deadline_s = MEET_DEADLINE_S,
+                                                         .stop = &self->board->stop};
+    const pst_rc rc = ranks > 1 ? pst_collective_ranks_open(&self->collective, &options)
+                                : pst_collective_shared_open(
+                                      &self->collective,
+                                      &(struct pst_collective_shared_options){.memory = options.memory,
+                                                                              .rank = self->replica,
+                                                                              .members = members,
+                                                                              .names = self->replica_names,
+                                                                              .deadline_s = MEET_DEADLINE_S,
+                                                                              .stop = options.stop});
     *out = self->collective;
     return rc;
 }

@@ -73,6 +73,7 @@ struct pst_board {
     _Atomic uint64_t epochs_ended; /* whose results a stage has reported, in this run or before its resume */
     _Atomic double loss;           /* of the last of them; NaN: none was reported */
     _Atomic uint32_t stop;         /* 1: the run is ending, and no stage waits any longer */
+    _Atomic uint32_t finish;       /* not 0: stages finish early, for the reason of this number (run.h) */
     struct pst_bus bus;            /* of a pipeline that has one */
 };
 

@@ -21,7 +21,7 @@ struct pst_region {
  * shmem_enabled of transparent_hugepage in sysfs is `advise`, `within_size` or `always`). */
 PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
 /* Maps a region by path ("/proc/PID/fd/N"). */
-PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
+PST_API PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
 /* Makes a memfd and maps it: zeroed memory that other processes can share (pst_region_find). */
 PST_API PST_MUST_USE pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes);
 void pst_region_unmap(struct pst_region *region);

@@ -52,7 +52,7 @@ static json_t *identity_of(const struct pst_pipeline *pl)
             (void)json_object_set_new(all, path, json_string(stage->caps.desc->name));
         (void)snprintf(path, sizeof path, "the number of replicas of %s", stage->origin);
         if (counted)
-            (void)json_object_set_new(all, path, json_integer(stage->replicas > 0 ? stage->replicas : 1));
+            (void)json_object_set_new(all, path, json_integer(pst_pipeline_replicas(pl, stage)));
     }
     return all;
 }

@@ -300,6 +300,7 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     char installed[PST_PATH_MAX];
     file = find_file(file, installed);
     memset(pl, 0, sizeof *pl);
+    pl->ranks = options->ranks > 1 ? options->ranks : 1;
     /* with room for copies between devices */
     pl->stages = calloc(PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX, sizeof *pl->stages);
     pl->links = calloc(2 * (size_t)PST_PIPELINE_LINKS_MAX, sizeof *pl->links);

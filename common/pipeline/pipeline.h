@@ -18,7 +18,8 @@
 struct pst_pipeline_stage_spec {
     char name[PST_NAME_MAX];
     char origin[PST_NAME_MAX]; /* its name in the file, which all its replicas share */
-    int replica, replicas;     /* its number among so many, from 0; 0 replicas: it is not replicated */
+    int replica, replicas;     /* its number among so many of this rank, from 0; 0 replicas: it is not
+                                  replicated */
     struct pst_caps caps;
     json_t *params; /* every parameter, in its normal form */
     char device[PST_PIPELINE_DEVICE_MAX];
@@ -52,6 +53,7 @@ struct pst_pipeline {
     int64_t stop_patience;              /* the run ends after so many epochs without a better one; 0: never */
     bool overlap;                       /* false: one batch is in the pipeline at a time */
     double bus_bytes_per_s, bus_dilate; /* 0: no bus; the run's rate is the quotient */
+    int ranks;                          /* each has the replicas that the file says; 1: one machine */
     struct pst_pipeline_stage_spec *stages;
     int nstages;
     struct pst_link_spec *links;
@@ -64,6 +66,7 @@ struct pst_pipeline_options {
     char *const *sets; /* "PATH=VALUE" each, applied in order, after the overlays */
     int nsets;
     bool group_all; /* every stage becomes a thread of one process */
+    int ranks;      /* how many machines run the pipeline together; 0 or 1: only this one */
 };
 
 /* Loads and checks a pipeline file, or the installed pipeline of the name `file`. All errors go to diag;
@@ -86,6 +89,13 @@ PST_API_TEST int pst_pipeline_stage(const struct pst_pipeline *pl, const char *n
 /* The path of a parameter in the file: where its value was given. Without a value, the stage's own path. */
 PST_API void pst_pipeline_param_path(const struct pst_pipeline *pl, const char *stage, const char *param,
                                      char out[PST_JSON_PATH_MAX]);
+
+/* The number of replicas of a stage on all ranks together; at least 1. */
+static inline int pst_pipeline_replicas(const struct pst_pipeline *pl,
+                                        const struct pst_pipeline_stage_spec *stage)
+{
+    return stage->replicas > 0 ? stage->replicas * pl->ranks : 1;
+}
 
 /* How many slots of this port an instance keeps at most. */
 PST_API_TEST int pst_pipeline_port_hold(const struct pst_pipeline_stage_spec *stage,

@@ -87,7 +87,12 @@ static size_t load_places(struct pst_pipeline_loading *ld, const json_t *list, s
         if (!read_place(ld, json_array_get(list, i), at, &places[i]) || !check_place(ld, places, i, at))
             return 0;
     }
-    return n;
+    if (n * (size_t)ld->pl->ranks <= PST_REPLICAS_MAX)
+        return n;
+    pst_pipeline_error(ld, "replicas.places",
+                       "%zu places on each of %d ranks make %zu replicas; expected at most %d", n,
+                       ld->pl->ranks, n * (size_t)ld->pl->ranks, PST_REPLICAS_MAX);
+    return 0;
 }
 
 /* ---- the set of stages ----------------------------------------------------------------------- */
@@ -110,8 +115,9 @@ static void put(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec 
 }
 
 static void check_divided(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
-                          size_t replicas)
+                          size_t places)
 {
+    const size_t replicas = places * (size_t)ld->pl->ranks;
     char path[PST_JSON_PATH_MAX];
     for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
         const json_int_t value = json_integer_value(json_object_get(stage->params, p->name));
@@ -120,8 +126,9 @@ static void check_divided(struct pst_pipeline_loading *ld, const struct pst_pipe
         pst_pipeline_param_path(ld->pl, stage->name, p->name, path);
         pst_pipeline_error(ld, path,
                            "%s is %lld, and %zu replicas cannot divide it equally: expected a multiple of "
-                           "the number of replicas (the length of replicas.places)",
-                           p->name, (long long)value, replicas);
+                           "the number of replicas (the length of replicas.places%s)",
+                           p->name, (long long)value, replicas,
+                           ld->pl->ranks > 1 ? ", times the number of ranks" : "");
     }
 }
 
@@ -175,6 +182,13 @@ void pst_pipeline_load_replicas(struct pst_pipeline_loading *ld)
     const json_t *j = json_object_get(ld->pl->doc.root, "replicas"), *stages = json_object_get(j, "stages");
     struct place places[PST_REPLICAS_MAX];
     char at[PATH_MAX_OF_PLACE];
+    if (!j && ld->pl->ranks > 1)
+        pst_pipeline_error(
+            ld, "replicas",
+            "%d ranks were started, but the pipeline has no replicas, which ranks share: expected "
+            "for example {\"stages\": [\"sampler\", \"disk\", \"trainer\"], \"places\": "
+            "[\"cpu:0\"]}; each rank has a replica for each place",
+            ld->pl->ranks);
     if (!j)
         return;
     if (!json_is_object(j)) {
@@ -265,6 +279,32 @@ static bool check_leaving(struct pst_pipeline_loading *ld, int *links)
     return fits;
 }
 
+/* With several ranks, only replicas know which share of the work is theirs. */
+static bool check_ranks(struct pst_pipeline_loading *ld)
+{
+    const struct pst_pipeline *pl = ld->pl;
+    bool meet = false;
+    for (int s = 0; s < pl->nstages; s++)
+        meet = meet || (pl->stages[s].replicas > 0 && pl->stages[s].caps.desc->replicas == PST_REPLICAS_MEET);
+    if (pl->ranks > 1 && !meet)
+        pst_pipeline_error(
+            ld, "replicas.stages",
+            "%d ranks were started, but no stage of the list exchanges data with its replicas: "
+            "add the trainer",
+            pl->ranks);
+    for (int l = 0; l < pl->nlinks && pl->ranks > 1; l++) {
+        const struct pst_link_spec *link = &pl->links[l];
+        const struct pst_pipeline_stage_spec *from = &pl->stages[link->from];
+        if (from->replicas > 0 || pst_link_oneshot(pl, link))
+            continue;
+        pst_link_error(pl, ld->diag, link, "",
+                       "%d ranks were started, and each would have a stage %s that works on all batches: add "
+                       "%s to replicas.stages",
+                       pl->ranks, from->name, from->name);
+    }
+    return ld->diag->count == 0;
+}
+
 static bool check_room(struct pst_pipeline_loading *ld, int stages, int links)
 {
     if (stages <= PST_STAGES_MAX && links <= PST_PIPELINE_LINKS_MAX)
@@ -322,7 +362,7 @@ void pst_pipeline_replicate(struct pst_pipeline_loading *ld)
         return;
     for (int s = 0; s < pl->nstages; s++)
         stages += pl->stages[s].replicas > 0 ? pl->stages[s].replicas : 1;
-    if (!check_leaving(ld, &links) || !check_room(ld, stages, links))
+    if (!check_leaving(ld, &links) || !check_ranks(ld) || !check_room(ld, stages, links))
         return;
     struct pst_pipeline_stage_spec *old = calloc(PST_STAGES_MAX, sizeof *old);
     struct pst_link_spec *copies = calloc(PST_PIPELINE_LINKS_MAX, sizeof *copies);

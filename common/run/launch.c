@@ -30,7 +30,7 @@ static_assert(PST_GRAPH_ROUTES_MAX <= PST_PAGE_ROUTES_MAX, "a page counts the sl
 
 /* ---- processes ----------------------------------------------------------------------------------- */
 
-static int new_proc(struct pst_supervisor *sv, const char *name)
+int pst_run_new_proc(struct pst_supervisor *sv, const char *name)
 {
     struct pst_proc *proc = &sv->procs[sv->nprocs];
     memset(proc, 0, sizeof *proc);
@@ -86,7 +86,7 @@ static pst_rc plan_instances(struct pst_supervisor *sv)
                 if (strcmp(sv->pl->stages[sv->instances[k].stage].group, stage->group) == 0)
                     in->proc = sv->instances[k].proc;
             if (in->proc < 0)
-                in->proc = new_proc(sv, stage->group[0] ? stage->group : in->name);
+                in->proc = pst_run_new_proc(sv, stage->group[0] ? stage->group : in->name);
         }
     }
     return rc;
@@ -102,7 +102,7 @@ int pst_run_plan_host(struct pst_supervisor *sv, const char *device)
     struct pst_run_memory_host *host = &sv->hosts[sv->nhosts++];
     (void)snprintf(host->device, sizeof host->device, "%s", device);
     (void)snprintf(host->name, sizeof host->name, "memory-%s", device);
-    host->proc = new_proc(sv, host->name);
+    host->proc = pst_run_new_proc(sv, host->name);
     return h;
 }
 
@@ -205,11 +205,20 @@ static pst_rc open_control(struct pst_supervisor *sv)
     return PST_OK;
 }
 
+pst_rc pst_run_launch_stages(struct pst_supervisor *sv)
+{
+    pst_rc rc = PST_OK;
+    for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
+        if (p != sv->ranks.proc)
+            rc = start_proc(sv, p, p < sv->stage_procs ? "penstock-stage" : "penstock-memory");
+    return rc;
+}
+
 pst_rc pst_run_launch(struct pst_supervisor *sv)
 {
     char dir[PST_PATH_MAX];
     (void)snprintf(sv->id, sizeof sv->id, "%s", sv->opt->id);
-    sv->procs = calloc(PST_STAGES_MAX + PST_RUN_MEMORY_HOSTS_MAX, sizeof *sv->procs);
+    sv->procs = calloc(PST_STAGES_MAX + PST_RUN_MEMORY_HOSTS_MAX + 1, sizeof *sv->procs);
     if (!sv->procs)
         return pst_fail(PST_E_NOMEM, "out of memory");
     (void)snprintf(dir, sizeof dir, "%s/logs", sv->opt->run_dir);
@@ -227,11 +236,11 @@ pst_rc pst_run_launch(struct pst_supervisor *sv)
         rc = pst_pulse_init(&sv->pulse);
     if (rc == PST_OK)
         rc = share_gpus(sv);
-    int stage_procs = sv->nprocs;
+    sv->stage_procs = sv->nprocs;
     if (rc == PST_OK)
         rc = plan_hosts(sv);
-    for (int p = 0; p < sv->nprocs && rc == PST_OK; p++)
-        rc = start_proc(sv, p, p < stage_procs ? "penstock-stage" : "penstock-memory");
+    if (rc == PST_OK)
+        rc = sv->opt->ranks > 1 ? pst_run_launch_ranks(sv) : pst_run_launch_stages(sv);
     return rc;
 }
 
@@ -386,8 +395,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
             json_integer((json_int_t)sv->start_batch[in->stage] + (json_int_t)sv->opt->batches));
     (void)json_object_set_new(j, "dataset_digest", json_string(sv->opt->dataset_digest));
     (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
-    (void)json_object_set_new(j, "replica", json_integer(stage->replica));
-    (void)json_object_set_new(j, "replicas", json_integer(stage->replicas > 0 ? stage->replicas : 1));
+    pst_run_add_replica(sv, j, stage);
     (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
     if (sv->pl->bus_bytes_per_s > 0)
         (void)json_object_set_new(j, "bus_bytes_per_s",

@@ -28,11 +28,12 @@
 
 /* ---- ending -------------------------------------------------------------------------------------- */
 
-/* Tells all stages to stop. Those that do not end within the deadline are killed. */
-static void begin_stop(struct pst_supervisor *sv, const char *how, double deadline_s)
+void pst_run_begin_stop(struct pst_supervisor *sv, const char *how, double deadline_s)
 {
     if (sv->board)
         atomic_store(&sv->board->stop, strcmp(how, "stop") == 0);
+    if (sv->board && strcmp(how, "finish") == 0)
+        atomic_store(&sv->board->finish, sv->enough ? PST_RUN_ENOUGH : (uint32_t)sv->signal);
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life > PST_RUN_BORN && sv->instances[i].life < PST_RUN_DONE)
             pst_run_tell_type(sv, sv->instances[i].name, how);
@@ -48,7 +49,7 @@ static void fail_told(struct pst_supervisor *sv, const char *name, const struct 
     pst_run_show_error(sv, name, proc, log, text);
     sv->end = PST_RUN_FAILED;
     if (first)
-        begin_stop(sv, "stop", ABORT_DEADLINE_S);
+        pst_run_begin_stop(sv, "stop", ABORT_DEADLINE_S);
 }
 
 void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
@@ -114,7 +115,7 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
         return;
     if (!sv->stopping && pst_run_stop_after(sv, data)) {
         sv->enough = true;
-        begin_stop(sv, "finish", FINISH_DEADLINE_S);
+        pst_run_begin_stop(sv, "finish", FINISH_DEADLINE_S);
     } else if (!sv->stopping) {
         pst_run_tell_type(sv, in->name, "continue"); /* the stage waits for it */
     }
@@ -130,7 +131,7 @@ static bool proc_is_done(const struct pst_supervisor *sv, int p)
     for (int h = 0; h < sv->nhosts; h++)
         if (sv->hosts[h].proc == p && !sv->stopping)
             return false;
-    return true;
+    return p != sv->ranks.proc || sv->ranks.done;
 }
 
 /* After a failure the other processes may end in any way. After the user asked to stop, they must end in
@@ -271,6 +272,8 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
         if (id == 0 && (pst_run_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))
             fail_here(sv);
+        else if (id == 0)
+            pst_run_tell_ranks(sv);
     } else if (strcmp(type, "events") == 0) {
         pst_run_hear_events(sv, host->name, m);
     } else if (strcmp(type, "failed") == 0) {
@@ -318,6 +321,9 @@ static void heard(struct pst_supervisor *sv, zmq_msg_t *who, zmq_msg_t *what)
         if (strcmp(sv->hosts[h].name, name) == 0 &&
             is_genuine(sv, name, sv->hosts[h].proc, sv->hosts[h].greeted, sender))
             from_memory(sv, &sv->hosts[h], type ? type : "", m);
+    if (strcmp("ranks", name) == 0 && sv->ranks.proc >= 0 &&
+        is_genuine(sv, name, sv->ranks.proc, sv->ranks.greeted, sender))
+        pst_run_hear_ranks(sv, type ? type : "", m);
     json_decref(m);
     pst_run_advance(sv);
 }
@@ -365,13 +371,13 @@ static void on_signal(struct pst_supervisor *sv)
                     strsignal(number));
             sv->signal = number;
             sv->end = PST_RUN_INTERRUPTED;
-            begin_stop(sv, sv->started ? "finish" : "stop",
-                       sv->started ? FINISH_DEADLINE_S : EARLY_DEADLINE_S);
+            pst_run_begin_stop(sv, sv->started ? "finish" : "stop",
+                               sv->started ? FINISH_DEADLINE_S : EARLY_DEADLINE_S);
         } else {
             sv->signal = sv->signal ? sv->signal : number;
             sv->end = sv->end == PST_RUN_OK ? PST_RUN_INTERRUPTED : sv->end;
             sv->hurried = true;
-            begin_stop(sv, "stop", 0);
+            pst_run_begin_stop(sv, "stop", 0);
         }
     }
 }
@@ -382,6 +388,12 @@ static bool anything_alive(const struct pst_supervisor *sv)
         if (sv->procs[p].pid)
             return true;
     return false;
+}
+
+/* Other ranks may work longer than this one, for example evaluate. */
+static bool waits_for_ranks(const struct pst_supervisor *sv)
+{
+    return sv->started && sv->end != PST_RUN_FAILED && !sv->hurried;
 }
 
 /* A stop that takes too long ends by force. */
@@ -398,7 +410,7 @@ static void enforce(struct pst_supervisor *sv, double now)
     if (now < sv->since)
         return;
     for (int p = 0; p < sv->nprocs; p++)
-        if (sv->procs[p].pid) {
+        if (sv->procs[p].pid && (p != sv->ranks.proc || !waits_for_ranks(sv))) {
             if (sv->end == PST_RUN_OK)
                 pst_run_fail(sv, sv->procs[p].name, &sv->procs[p],
                              "the process did not end within %.0f s and was killed",
@@ -494,7 +506,7 @@ enum pst_run_end pst_run(struct pst_pipeline *pl, const struct pst_graph *graph,
         pst_report_failure(*report, "supervisor", "out of memory");
         return PST_RUN_FAILED;
     }
-    sv->pulse.fd = -1;
+    sv->pulse.fd = sv->ranks.proc = -1;
     sv->launched_at = pst_clock_s();
     sv->pl = pl;
     sv->graph = graph;

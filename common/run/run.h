@@ -32,6 +32,9 @@ struct pst_run_options {
     int nstarts;
     char dataset_digest[17]; /* of struct pst_dataset; for the checkpoints of foreign stages */
     uint64_t batches;        /* the run ends after so many; 0: after its epochs */
+    int rank, ranks;         /* this one among so many, which run the pipeline together; ranks 0 or 1: one
+                                machine */
+    json_t *facts;           /* what the command knows and all ranks must have in common; NULL: nothing */
     bool trace;
     bool progress; /* a live line on standard error */
     bool debug;    /* a process may stand still for as long as it likes; says how to attach a debugger */
@@ -46,6 +49,9 @@ PST_API PST_MUST_USE pst_rc pst_run_note_file(struct pst_run_options *opt, const
 PST_API PST_MUST_USE pst_rc pst_run_id(char id[PST_RUN_ID_MAX]);
 
 enum pst_run_end { PST_RUN_OK, PST_RUN_FAILED, PST_RUN_INTERRUPTED };
+
+/* Why stages finish early, if it is not a signal, whose number is less. */
+enum pst_run_reason { PST_RUN_ENOUGH = 200, PST_RUN_RANK_FAILED };
 
 /* Runs the pipeline to its end. *report gets a new reference, also after a failure. *signal gets the number
  * of the signal that interrupted the run, or 0. */

@@ -60,6 +60,11 @@ struct pst_run_stop { /* of the pipeline's `stop` */
     bool told;                     /* that an epoch had no such metric */
 };
 
+struct pst_run_ranks { /* the process that talks to the other ranks */
+    int proc;          /* -1: there is one rank */
+    bool greeted, joined, done;
+};
+
 struct pst_supervisor {
     struct pst_pipeline *pl;
     const struct pst_graph *graph;
@@ -68,13 +73,14 @@ struct pst_supervisor {
     void *zmq, *control;
     int signals;
     struct pst_proc *procs;
-    int nprocs;
-    struct pst_pulse pulse; /* one counter for each of procs */
-    double looked_at;       /* when it was last looked at */
+    int nprocs, stage_procs; /* of which so many have stages */
+    struct pst_pulse pulse;  /* one counter for each of procs */
+    double looked_at;        /* when it was last looked at */
     bool stranger_told;
     struct pst_run_instance instances[PST_STAGES_MAX];
     int ninstances;
     struct pst_mps mps;
+    struct pst_run_ranks ranks;
     struct pst_run_memory_host hosts[PST_RUN_MEMORY_HOSTS_MAX];
     int nhosts;
     /* [0] is the board, [1 + r] route r, [1 + nroutes + s] what the instances of stage s share (0 bytes:
@@ -111,6 +117,9 @@ struct pst_supervisor {
 /* run.c: fails the run, and shows the end of the log of proc, unless it is NULL. */
 void pst_run_fail(struct pst_supervisor *sv, const char *name, const struct pst_proc *proc, const char *fmt,
                   ...) PST_PRINTF(4, 5);
+
+/* run.c: tells all stages to stop. Those that do not end within the deadline are killed. */
+void pst_run_begin_stop(struct pst_supervisor *sv, const char *how, double deadline_s);
 
 /* start.c. A message goes to the stage or memory host of this name; pst_run_tell takes the reference. */
 void pst_run_tell(struct pst_supervisor *sv, const char *name, json_t *message);
@@ -154,7 +163,10 @@ const struct pst_pool *pst_run_pool_of(const struct pst_supervisor *sv, int rout
 
 /* launch.c */
 pst_rc pst_run_check_limits(const struct pst_supervisor *sv);
-pst_rc pst_run_launch(struct pst_supervisor *sv);     /* starts the processes */
+pst_rc pst_run_launch(struct pst_supervisor *sv);        /* starts the processes; with several ranks, only the
+                                                            one that joins the others */
+pst_rc pst_run_launch_stages(struct pst_supervisor *sv); /* then all others */
+int pst_run_new_proc(struct pst_supervisor *sv, const char *name);
 void pst_run_layout_board(struct pst_supervisor *sv); /* fills the offsets and blocks[0].bytes */
 pst_rc pst_run_init_board(struct pst_supervisor *sv); /* call once there is memory for it */
 /* Names and kinds of all instances, in the order of their pages; without the times. */
@@ -168,7 +180,16 @@ int pst_run_plan_host(struct pst_supervisor *sv, const char *device); /* the mem
 /* launch_meet.c. The first takes room on the board from `at` on, and returns the end of it. The second adds
  * the place, and the replicas' names by number, to a stage's "open" message, if the stage's replicas meet. */
 uint64_t pst_run_layout_meetings(struct pst_supervisor *sv, uint64_t at);
+json_t *pst_run_meeting(const struct pst_supervisor *sv, int stage); /* that place and those names */
 void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int stage);
+
+/* ranks.c. All but the first do nothing if there is one rank. */
+pst_rc pst_run_launch_ranks(struct pst_supervisor *sv);
+void pst_run_tell_ranks(struct pst_supervisor *sv); /* once the board is there: where the replicas meet */
+void pst_run_hear_ranks(struct pst_supervisor *sv, const char *type, const json_t *message);
+/* The number of the stage among the replicas of all ranks, and theirs, to its "configure" message. */
+void pst_run_add_replica(const struct pst_supervisor *sv, json_t *message,
+                         const struct pst_pipeline_stage_spec *stage);
 
 /* launch_events.c */
 pst_rc pst_run_plan_events(struct pst_supervisor *sv); /* who makes which events */

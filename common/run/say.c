@@ -14,6 +14,7 @@
 #define PROGRESS_S 0.5
 #define TEXT_MAX 8192
 #define TAIL_MAX 4096
+#define HOST_MAX 64
 
 void pst_run_clear_line(const struct pst_supervisor *sv)
 {
@@ -30,12 +31,23 @@ static void paint(const char *code, const char *word)
         fputs(word, stderr);
 }
 
+/* With several ranks, all of which write to one terminal: which one says it. */
+static void show_rank(const struct pst_supervisor *sv)
+{
+    char host[HOST_MAX + 1] = "";
+    if (sv->opt->ranks < 2)
+        return;
+    (void)gethostname(host, HOST_MAX);
+    fprintf(stderr, " rank %d (%s):", sv->opt->rank, host);
+}
+
 void pst_run_warn(const struct pst_supervisor *sv, const char *name, const char *text)
 {
     char shown[TEXT_MAX];
     pst_utf8_printable(text, shown, sizeof shown);
     pst_run_clear_line(sv);
     paint("\033[33m", "warning:");
+    show_rank(sv);
     fprintf(stderr, " %s: %s\n", name, shown);
     pst_report_warning(sv->report, name, text);
 }
@@ -58,6 +70,7 @@ void pst_run_show_error(const struct pst_supervisor *sv, const char *name, const
     pst_utf8_printable(text, shown, sizeof shown);
     pst_run_clear_line(sv);
     paint("\033[31m", "error:");
+    show_rank(sv);
     fprintf(stderr, " %s: %s\n", name, shown);
     if (proc && log == PST_RUN_LOG_TAIL)
         show_tail(proc, text);

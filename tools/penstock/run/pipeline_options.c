@@ -81,7 +81,8 @@ bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char 
                                              .noverlays = options->noverlays,
                                              .sets = options->sets,
                                              .nsets = options->nsets,
-                                             .group_all = options->group_all};
+                                             .group_all = options->group_all,
+                                             .ranks = options->ranks};
     bool ok = pst_pipeline_load(pl, file, &how, &diag) && pst_graph_build(graph, pl, &diag);
     pst_diag_print(&diag);
     pst_diag_release(&diag);

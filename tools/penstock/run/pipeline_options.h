@@ -15,6 +15,7 @@ struct pipeline_options {
     char *overlays[PST_JSON_OVERLAYS_MAX]; /* files; not freed */
     int noverlays;
     bool group_all;
+    int ranks; /* that run the pipeline together; 0: one */
 };
 
 /* Entries for getopt_long. Their codes are upper-case letters. */

@@ -10,6 +10,7 @@
 
 #include "common/pipeline/identity.h"
 #include "common/store/checkpoint.h"
+#include "common/util/file.h"
 #include "common/run/report.h"
 #include "common/run/run.h"
 #include "common/store/dataset/rows.h"
@@ -17,6 +18,7 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/pipeline_options.h"
+#include "tools/penstock/run/ranks.h"
 #include "tools/penstock/run/run_checks.h"
 #include "tools/penstock/run/run_dir.h"
 
@@ -24,10 +26,12 @@
 
 struct run_args {
     struct pipeline_options pipeline;
+    struct ranks ranks;
     const char **command; /* the words of the command line; the last is NULL */
     char run_dir[PST_PATH_MAX];
     const char *report, *trace, *resume;
-    int64_t batches; /* 0: all */
+    char own_report[PST_PATH_MAX], own_trace[PST_PATH_MAX]; /* of another rank than the first */
+    int64_t batches;                                        /* 0: all */
     bool progress, quiet, debug;
 };
 
@@ -251,12 +255,14 @@ static int finish(const json_t *report, const struct run_args *args, enum pst_ru
     const bool taken = args->report && strcmp(args->report, "-") == 0;
     FILE *out = taken ? stderr : stdout;
     const pst_rc rc = write_report(report, args);
-    pst_report_print(report, out);
+    if (args->ranks.rank == 0)
+        pst_report_print(report, out);
     if (rc != PST_OK)
         fprintf(stderr, "error: %s\n", pst_error_text());
-    if (end == PST_RUN_INTERRUPTED)
+    if (end == PST_RUN_INTERRUPTED && args->ranks.rank == 0)
         tell_resume(args->run_dir);
-    fprintf(out, "report: %s/report.json\n", args->run_dir);
+    if (args->ranks.rank == 0)
+        fprintf(out, "report: %s/report.json\n", args->run_dir);
     if (end == PST_RUN_FAILED || rc != PST_OK)
         return 1;
     return end == PST_RUN_INTERRUPTED ? 128 + number : 0;
@@ -361,6 +367,17 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
     return rc;
 }
 
+/* What the ranks have in common beside the pipeline: the program, and where they resume. */
+static pst_rc note_facts(struct pst_run_options *opt)
+{
+    char digest[PST_FILE_DIGEST_BYTES] = "";
+    const pst_rc rc = opt->resume && opt->ranks > 1 ? pst_file_digest(opt->resume, digest) : PST_OK;
+    opt->facts =
+        json_pack("{ss ss ss}", "the version of Penstock", command_release(), "the commit of Penstock",
+                  command_commit(), "the digest of the checkpoint", digest);
+    return rc;
+}
+
 static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
 {
     struct pst_dataset ds;
@@ -369,30 +386,59 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                                   .batches = (uint64_t)args->batches,
                                   .trace = args->trace != NULL,
                                   .debug = args->debug,
-                                  .progress = !args->quiet && (args->progress || isatty(STDERR_FILENO))};
+                                  .rank = args->ranks.rank,
+                                  .ranks = args->ranks.ranks,
+                                  .progress = !args->quiet && args->ranks.rank == 0 &&
+                                              (args->progress || isatty(STDERR_FILENO))};
     int lock, number;
     if (!open_dataset(pl, &ds))
         return 2;
     json_t *report, *about = describe_dataset(pl, &ds);
-    const pst_rc rc = prepare(pl, &ds, args, &opt, checkpoint, id, &lock);
+    pst_rc rc = prepare(pl, &ds, args, &opt, checkpoint, id, &lock);
+    if (rc == PST_OK)
+        rc = note_facts(&opt);
     pst_dataset_close(&ds);
     if (rc != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         json_decref(about);
         return rc == PST_E_IO ? 1 : 2;
     }
-    fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
-            opt.resume ? ", resumed from " : "", opt.resume ? opt.resume : "");
+    if (opt.rank == 0)
+        fprintf(stderr, "%s on %s, in %s%s%s\n", pl->name, pl->dataset, args->run_dir,
+                opt.resume ? ", resumed from " : "", opt.resume ? opt.resume : "");
     json_t *record = pst_report_record(pl, command_release(), command_commit(), args->command);
     const enum pst_run_end end = pst_run(pl, graph, &opt, &report, &number);
     pst_report_add_record(report, record);
     json_decref(record);
+    json_decref(opt.facts);
     (void)json_object_set_new(report, "dataset", about);
     (void)json_object_set_new(report, "run_dir", json_string(args->run_dir));
     const int status = finish(report, args, end, number);
     json_decref(report);
     (void)close(lock);
     return status;
+}
+
+/* Another rank than the first writes beside it. */
+static pst_rc find_ranks(struct run_args *args)
+{
+    pst_rc rc = ranks_find(&args->ranks);
+    if (rc != PST_OK || args->ranks.rank == 0)
+        return rc;
+    rc = ranks_own_path(&args->ranks, args->run_dir, sizeof args->run_dir);
+    if (args->report && strcmp(args->report, "-") == 0)
+        args->report = NULL; /* the first rank's report is enough */
+    if (rc == PST_OK && args->report) {
+        (void)snprintf(args->own_report, sizeof args->own_report, "%s", args->report);
+        args->report = args->own_report;
+        rc = ranks_own_path(&args->ranks, args->own_report, sizeof args->own_report);
+    }
+    if (rc == PST_OK && args->trace) {
+        (void)snprintf(args->own_trace, sizeof args->own_trace, "%s", args->trace);
+        args->trace = args->own_trace;
+        rc = ranks_own_path(&args->ranks, args->own_trace, sizeof args->own_trace);
+    }
+    return rc;
 }
 
 /* Before getopt changes their order. */
@@ -416,10 +462,11 @@ int cmd_run(int argc, char **argv)
     int status = !ready ? 2 : parse_run(argc, argv, args);
     if (status != 0) {
         status--;
-    } else if (check_outputs(args) != PST_OK) {
+    } else if (find_ranks(args) != PST_OK || check_outputs(args) != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         status = 2;
     } else {
+        args->pipeline.ranks = args->ranks.ranks;
         status = load_pipeline(&pl, graph, argv[optind], &args->pipeline) ? run_checked(&pl, graph, args) : 2;
     }
     pst_pipeline_release(&pl);

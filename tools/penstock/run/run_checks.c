@@ -27,7 +27,7 @@ struct check {
 static int replica_without_seeds(const struct check *c, const struct pst_array *ids)
 {
     const char *shuffle = json_string_value(json_object_get(c->stage->params, "shuffle"));
-    const uint64_t all = (UINT64_C(1) << c->stage->replicas) - 1;
+    const uint64_t all = (UINT64_C(1) << pst_pipeline_replicas(c->pl, c->stage)) - 1;
     uint64_t found = 0;
     if (c->stage->replicas < 1 || shuffle == NULL || strcmp(shuffle, "local") != 0)
         return -1;
@@ -61,18 +61,19 @@ static void check_split(struct check *c, const char *param, bool seeds)
         pst_json_error(&c->pl->doc, c->diag, path,
                        "dataset %s has %s split \"%s\" (`penstock split` makes splits)", c->ds->dir,
                        ids->path[0] ? "an empty" : "no", split);
-    else if (seeds && ids->shape[0] < c->stage->replicas)
+    else if (seeds && ids->shape[0] < pst_pipeline_replicas(c->pl, c->stage))
         pst_json_error(
             &c->pl->doc, c->diag, "replicas.places",
             "the split \"%s\" of dataset %s has only %" PRId64
             " vertices, but the pipeline has %d replicas: expected at least one vertex for each replica",
-            split, c->ds->dir, ids->shape[0], c->stage->replicas);
+            split, c->ds->dir, ids->shape[0], pst_pipeline_replicas(c->pl, c->stage));
     else if (seeds && replica_without_seeds(c, ids) >= 0)
         pst_json_error(&c->pl->doc, c->diag, "replicas.places",
                        "with the shuffle \"local\", replica %d of %d would get none of the %" PRId64
                        " vertices of the split \"%s\" of dataset %s: use fewer replicas, another seed of the "
                        "run, or the shuffle \"global\"",
-                       replica_without_seeds(c, ids), c->stage->replicas, ids->shape[0], split, c->ds->dir);
+                       replica_without_seeds(c, ids), pst_pipeline_replicas(c->pl, c->stage), ids->shape[0],
+                       split, c->ds->dir);
 }
 
 /* The edge types that the names of a parameter's lists mean. */

@@ -1,0 +1,520 @@
+/* penstock-ranks: the process of a rank that uses MPI. `mpirun -n K penstock run PIPELINE` starts a
+ * supervisor for each rank, and each supervisor starts one of these. usage: penstock-ranks --control ENDPOINT
+ * --pulse INDEX (started by `penstock run`)
+ *
+ * First, the ranks compare what they are about to run. If something differs, all ranks refuse to start. Then
+ * the process carries what the replicas of this rank give to replicas of other ranks
+ * (common/collective/ranks.h): a thread, called a lane, for each replica. A lane sends a message to a rank
+ * only while it expects one from this rank. The last message of a lane to a rank says that the replica has
+ * left, and why.
+ *
+ * Threads: the main thread talks to the supervisor, and a lane to one replica. One mutex guards MPI. No call
+ * of MPI waits while it is held. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "common/collective/ranks.h"
+#include "common/error.h"
+#include "common/host/host.h"
+#include "common/ipc/board.h"
+#include "common/ipc/proc.h"
+#include "common/ipc/pulse.h"
+#include "common/ipc/region.h"
+#include "common/run/run.h"
+#include "common/util/clock.h"
+#include "common/util/file.h"
+
+#define NAME "ranks"            /* of this process, for the supervisor */
+#define FACTS_BYTES (64 * 1024) /* of a rank, as JSON */
+#define TOLD_MAX 8              /* differences in one message */
+#define TICK_MS 20
+#define TESTS_AT_ONCE 200 /* of a message, before the lane sleeps */
+#define NAP_NS 50000L
+#define PATIENCE_S (24 * 3600.0) /* for another rank: a rank may evaluate, while others wait */
+#define FAREWELL_S 0.2           /* for messages that say that this rank has failed */
+#define LANES_MAX (2 * PST_REPLICAS_MAX)
+
+enum kind { DATA = 1, LEFT };
+
+#define HEAD_BYTES 16
+struct message {
+    uint32_t kind, reason; /* of LEFT: enum pst_run_reason, or a signal; 0: the end of the run */
+    uint64_t bytes;        /* of data */
+    char data[PST_COLLECTIVE_BOX];
+};
+static_assert(offsetof(struct message, data) == HEAD_BYTES, "no gaps");
+
+struct ranks;
+struct lane {
+    struct ranks *all;
+    struct pst_collective *member; /* NULL: it has left */
+    pthread_t thread;
+    int number, tag; /* of its replica in the meeting; of its messages */
+    struct message in, out;
+    bool left[PST_REPLICAS_MAX];               /* ranks that have said so */
+    uint64_t messages, sent_bytes, tree_bytes; /* tree_bytes: without heads and farewells */
+};
+
+struct ranks {
+    void *zmq, *control;
+    int rank, ranks;
+    char (*facts)[FACTS_BYTES]; /* of all ranks */
+    struct pst_region map;
+    struct pst_board *board;
+    const char *names[2 * PST_REPLICAS_MAX];
+    json_t *carry; /* has the names */
+    struct lane *lanes[LANES_MAX];
+    int nlanes, members;
+    pthread_mutex_t mpi;
+    _Atomic int running;
+    _Atomic uint32_t reason; /* why another rank has left early; 0: none has */
+    _Atomic int who;
+};
+
+/* ---- the supervisor ------------------------------------------------------------------------------ */
+
+static pst_rc say(struct ranks *r, json_t *message)
+{
+    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+    json_decref(message);
+    if (!text)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a message");
+    const int sent = zmq_send(r->control, text, strlen(text), 0);
+    free(text);
+    return sent >= 0 ? PST_OK : pst_fail_errno("cannot reach the supervisor");
+}
+
+/* The next message, after at most ms milliseconds (-1: any time); NULL: there is none. */
+static json_t *hear(struct ranks *r, int ms)
+{
+    zmq_pollitem_t item = {.socket = r->control, .events = ZMQ_POLLIN};
+    zmq_msg_t msg;
+    json_t *j = NULL;
+    if (zmq_poll(&item, 1, ms) <= 0)
+        return NULL;
+    (void)zmq_msg_init(&msg);
+    if (zmq_msg_recv(&msg, r->control, ZMQ_DONTWAIT) >= 0)
+        j = json_loadb(zmq_msg_data(&msg), zmq_msg_size(&msg), 0, NULL);
+    (void)zmq_msg_close(&msg);
+    return j;
+}
+
+static bool is(const json_t *message, const char *type)
+{
+    const char *text = json_string_value(json_object_get(message, "type"));
+    return text && strcmp(text, type) == 0;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------- */
+
+static const char *host_of(const json_t *facts)
+{
+    const char *host = json_string_value(json_object_get(facts, "host"));
+    return host ? host : "?";
+}
+
+static void show(const json_t *value, char *out, size_t bytes)
+{
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    (void)snprintf(out, bytes, "%s", text ? text : "not set");
+    free(text);
+}
+
+/* Adds what `rank` has otherwise than rank 0. only_missing: only what rank 0 has and `rank` has not. */
+static void add_differences(char *text, size_t cap, json_t *first, json_t *other, int rank, int *told,
+                            bool only_missing)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(only_missing ? first : other, name, value)
+    {
+        const json_t *a = json_object_get(first, name), *b = json_object_get(other, name);
+        char shown_a[200], shown_b[200];
+        if (strcmp(name, "host") == 0 || (only_missing ? b != NULL : a && json_equal(a, b)) ||
+            ++*told > TOLD_MAX)
+            continue;
+        show(a, shown_a, sizeof shown_a);
+        show(b, shown_b, sizeof shown_b);
+        const size_t n = strlen(text);
+        (void)snprintf(text + n, cap - n, "%s%s is %s on rank 0 (%s), but %s on rank %d (%s)",
+                       n > 0 ? "; " : "", name, shown_a, host_of(first), shown_b, rank, host_of(other));
+    }
+}
+
+/* Every rank finds the same differences, so all of them refuse. */
+static pst_rc compare(const struct ranks *r)
+{
+    char text[4096] = "";
+    int told = 0;
+    json_t *first = json_loads(r->facts[0], 0, NULL);
+    for (int k = 1; k < r->ranks; k++) {
+        json_t *other = json_loads(r->facts[k], 0, NULL);
+        add_differences(text, sizeof text, first, other, k, &told, false);
+        add_differences(text, sizeof text, first, other, k, &told, true);
+        json_decref(other);
+    }
+    json_decref(first);
+    return told == 0
+               ? PST_OK
+               : pst_fail(PST_E_ARG,
+                          "the ranks would not train the same model, so nothing was started: %s%s: give "
+                          "all ranks the same pipeline, options, dataset and checkpoint",
+                          text, told > TOLD_MAX ? "; and more" : "");
+}
+
+/* Meets the other ranks. */
+static pst_rc join(struct ranks *r, const json_t *message)
+{
+    int provided, rank, ranks;
+    char host[256] = "";
+    json_t *facts = json_object_get(message, "facts");
+    r->rank = (int)json_integer_value(json_object_get(message, "rank"));
+    r->ranks = (int)json_integer_value(json_object_get(message, "ranks"));
+    (void)gethostname(host, sizeof host - 1);
+    (void)json_object_set_new(facts, "host", json_string(host));
+    char *mine = json_dumps(facts, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    if (!mine || strlen(mine) >= FACTS_BYTES)
+        return pst_fail(PST_E_LIMIT,
+                        "the parameters of the pipeline take %zu bytes, but ranks can compare only %d bytes: "
+                        "use shorter values",
+                        mine ? strlen(mine) : 0, FACTS_BYTES - 1);
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS ||
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
+        MPI_Comm_size(MPI_COMM_WORLD, &ranks) != MPI_SUCCESS)
+        return pst_fail(PST_E_PEER, "MPI does not start");
+    if (provided < MPI_THREAD_SERIALIZED)
+        return pst_fail(PST_E_PEER,
+                        "this MPI can be called by one thread only: expected MPI_THREAD_SERIALIZED");
+    if (rank != r->rank || ranks != r->ranks)
+        return pst_fail(PST_E_PEER,
+                        "MPI says that this is rank %d of %d, but the environment says rank %d of %d: start "
+                        "penstock with the mpirun of the MPI that it was built with",
+                        rank, ranks, r->rank, r->ranks);
+    r->facts = calloc((size_t)ranks + 1, FACTS_BYTES);
+    if (!r->facts)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot compare %d ranks", ranks);
+    char *own = r->facts[ranks];
+    (void)snprintf(own, FACTS_BYTES, "%s", mine);
+    free(mine);
+    if (MPI_Allgather(own, FACTS_BYTES, MPI_CHAR, r->facts, FACTS_BYTES, MPI_CHAR, MPI_COMM_WORLD) !=
+        MPI_SUCCESS)
+        return pst_fail(PST_E_PEER, "the ranks cannot exchange messages");
+    return compare(r);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+static bool must_end(const struct ranks *r)
+{
+    return atomic_load_explicit(&r->board->stop, memory_order_relaxed) != 0;
+}
+
+static void begin_send(struct lane *lane, int to, MPI_Request *request)
+{
+    const int n = (int)(HEAD_BYTES + lane->out.bytes);
+    (void)pthread_mutex_lock(&lane->all->mpi);
+    (void)MPI_Isend(&lane->out, n, MPI_BYTE, to, lane->tag, MPI_COMM_WORLD, request);
+    (void)pthread_mutex_unlock(&lane->all->mpi);
+    lane->messages++;
+    lane->sent_bytes += (uint64_t)n;
+    lane->tree_bytes += lane->out.bytes;
+}
+
+static void begin_receive(struct lane *lane, int from, MPI_Request *request)
+{
+    (void)pthread_mutex_lock(&lane->all->mpi);
+    (void)MPI_Irecv(&lane->in, (int)sizeof lane->in, MPI_BYTE, from, lane->tag, MPI_COMM_WORLD, request);
+    (void)pthread_mutex_unlock(&lane->all->mpi);
+}
+
+/* Waits for the end of n requests. PST_E_INTERRUPTED: the run is ending. The requests then stay open. */
+static pst_rc end_of(struct lane *lane, MPI_Request *requests, int n, double patience_s)
+{
+    const double begin = pst_clock_s();
+    for (uint64_t tests = 1;; tests++) {
+        int done = 0;
+        (void)pthread_mutex_lock(&lane->all->mpi);
+        (void)MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
+        (void)pthread_mutex_unlock(&lane->all->mpi);
+        if (done)
+            return PST_OK;
+        if (patience_s >= PATIENCE_S && must_end(lane->all))
+            return pst_fail(PST_E_INTERRUPTED, "the run is ending");
+        if (pst_clock_s() - begin > patience_s)
+            return pst_fail(PST_E_TIMEOUT, "another rank did not answer within %.1f s", patience_s);
+        if (tests > TESTS_AT_ONCE)
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+}
+
+/* Another rank's replica has left: the supervisor is told, once, if it was early. */
+static void note_left(struct lane *lane, int rank)
+{
+    uint32_t none = 0;
+    lane->left[rank] = true;
+    if (lane->in.reason != 0 && atomic_compare_exchange_strong(&lane->all->reason, &none, lane->in.reason))
+        atomic_store(&lane->all->who, rank);
+}
+
+/* Gives lane->out to a rank and takes its message. PST_E_INTERRUPTED: its replica has left. */
+static pst_rc swap(struct lane *lane, int rank)
+{
+    MPI_Request requests[2];
+    begin_receive(lane, rank, &requests[0]);
+    begin_send(lane, rank, &requests[1]);
+    const pst_rc rc = end_of(lane, requests, 2, PATIENCE_S);
+    if (rc != PST_OK)
+        return rc;
+    if (lane->in.kind == DATA && lane->in.bytes == lane->out.bytes)
+        return PST_OK;
+    if (lane->in.kind == DATA)
+        return pst_fail(PST_E_PEER, "rank %d sent %llu bytes in place of %llu: are all from the same build?",
+                        rank, (unsigned long long)lane->in.bytes, (unsigned long long)lane->out.bytes);
+    note_left(lane, rank);
+    return pst_fail(PST_E_INTERRUPTED, "the replica of rank %d has left", rank);
+}
+
+/* Says to all ranks that this replica has left, and takes what they still send, until they say the same. So
+ * no message is on its way when MPI ends. */
+static pst_rc part(struct lane *lane, uint32_t reason)
+{
+    const struct ranks *r = lane->all;
+    const double patience_s = reason == PST_RUN_RANK_FAILED ? FAREWELL_S : PATIENCE_S;
+    pst_rc rc = PST_OK;
+    for (int apart = 1; apart < r->ranks && rc == PST_OK; apart *= 2) {
+        const int rank = r->rank ^ apart;
+        MPI_Request sent;
+        lane->out.kind = LEFT;
+        lane->out.reason = reason;
+        lane->out.bytes = 0;
+        begin_send(lane, rank, &sent);
+        rc = end_of(lane, &sent, 1, patience_s);
+    }
+    for (int apart = 1; apart < r->ranks && rc == PST_OK && reason != PST_RUN_RANK_FAILED; apart *= 2) {
+        const int rank = r->rank ^ apart;
+        while (!lane->left[rank] && rc == PST_OK) {
+            MPI_Request got;
+            begin_receive(lane, rank, &got);
+            rc = end_of(lane, &got, 1, patience_s);
+            if (rc == PST_OK && lane->in.kind == LEFT)
+                note_left(lane, rank);
+        }
+    }
+    return rc;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------- */
+
+/* Carries one exchange of the replica. */
+static pst_rc carry(struct lane *lane, const struct pst_collective_order *order)
+{
+    pst_rc rc = PST_OK;
+    for (uint64_t at = 0; at < order->bytes && rc == PST_OK; at += PST_COLLECTIVE_BOX) {
+        lane->out.kind = DATA;
+        lane->out.reason = 0;
+        lane->out.bytes =
+            order->bytes - at < PST_COLLECTIVE_BOX ? order->bytes - at : (uint64_t)PST_COLLECTIVE_BOX;
+        rc = pst_collective_shared_take(lane->member, lane->number, lane->out.data, lane->out.bytes);
+        if (rc == PST_OK)
+            rc = swap(lane, order->peer / lane->all->members);
+        if (rc == PST_OK)
+            rc = pst_collective_shared_give(lane->member, lane->number, lane->in.data, lane->in.bytes);
+    }
+    return rc;
+}
+
+static void *run_lane(void *arg)
+{
+    struct lane *lane = arg;
+    struct ranks *r = lane->all;
+    pst_rc rc = PST_OK;
+    while (rc == PST_OK) {
+        struct pst_collective_order order;
+        rc = pst_collective_shared_take(lane->member, lane->number, &order, sizeof order);
+        if (rc == PST_OK)
+            rc = carry(lane, &order);
+    }
+    pst_collective_close(lane->member); /* the replica learns that it is alone */
+    lane->member = NULL;
+    const uint32_t told = atomic_load(&r->reason), own = atomic_load(&r->board->finish);
+    const bool failed = rc != PST_E_INTERRUPTED || must_end(r);
+    rc = part(lane, failed ? PST_RUN_RANK_FAILED : told != 0 ? told : own);
+    if (rc != PST_OK && !must_end(r))
+        fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
+    (void)atomic_fetch_sub(&r->running, 1);
+    return NULL;
+}
+
+static pst_rc open_lane(struct ranks *r, uint64_t at, int number)
+{
+    struct lane *lane = r->nlanes < LANES_MAX ? calloc(1, sizeof *lane) : NULL;
+    if (!lane)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot carry the data of %d replicas", r->nlanes + 1);
+    r->lanes[r->nlanes] = lane;
+    lane->all = r;
+    lane->number = number;
+    lane->tag = r->nlanes++;
+    return pst_collective_ranks_carry(
+        &lane->member,
+        &(struct pst_collective_ranks_options){.memory = (char *)r->map.base + at,
+                                               .rank = r->rank,
+                                               .ranks = r->ranks,
+                                               .member = number,
+                                               .members = r->members,
+                                               .names = r->names,
+                                               .deadline_s = INFINITY, /* a replica may compute for long */
+                                               .stop = &r->board->stop});
+}
+
+/* Starts the lanes of all replicas: {"board": path, "bytes", "members", "meetings": [{"at", "names"}]}. */
+static pst_rc start_lanes(struct ranks *r, json_t *message)
+{
+    const char *path = json_string_value(json_object_get(message, "board"));
+    const uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "bytes"));
+    const json_t *meeting, *meetings = json_object_get(message, "meetings");
+    size_t i;
+    r->carry = json_incref(message);
+    r->members = (int)json_integer_value(json_object_get(message, "members"));
+    if (!path || r->members < 1 || 2 * r->members > PST_REPLICAS_MAX)
+        return pst_fail(PST_E_PEER, "the supervisor's message \"carry\" is wrong: install penstock and "
+                                    "penstock-ranks from the same build");
+    pst_rc rc = pst_region_map(&r->map, path, bytes);
+    r->board = r->map.base;
+    json_array_foreach(meetings, i, meeting)
+    {
+        const uint64_t at = (uint64_t)json_integer_value(json_object_get(meeting, "at"));
+        const json_t *names = json_object_get(meeting, "names");
+        for (int n = 0; n < 2 * r->members; n++) /* those of the last meeting are as good as any */
+            r->names[n] = json_string_value(json_array_get(names, (size_t)n));
+        for (int m = 0; m < r->members && rc == PST_OK; m++)
+            rc = open_lane(r, at, m);
+    }
+    atomic_store(&r->running, rc == PST_OK ? r->nlanes : 0);
+    for (int l = 0; l < r->nlanes && rc == PST_OK; l++)
+        if (pthread_create(&r->lanes[l]->thread, NULL, run_lane, r->lanes[l]) != 0)
+            rc = pst_fail(PST_E_LIMIT, "cannot start a thread: raise the limit (ulimit -u)");
+    return rc;
+}
+
+static pst_rc report(struct ranks *r)
+{
+    json_int_t messages = 0, sent = 0, tree = 0;
+    for (int l = 0; l < r->nlanes; l++) {
+        messages += (json_int_t)r->lanes[l]->messages;
+        sent += (json_int_t)r->lanes[l]->sent_bytes;
+        tree += (json_int_t)r->lanes[l]->tree_bytes;
+    }
+    return say(r, json_pack("{ss ss s{si si sI sI sI}}", "type", "report", "section", "ranks", "data", "rank",
+                            r->rank, "ranks", r->ranks, "messages", messages, "sent_bytes", sent,
+                            "tree_bytes", tree));
+}
+
+/* Tells the supervisor that another rank has left early. */
+static pst_rc tell_left(struct ranks *r, bool *told)
+{
+    const uint32_t reason = atomic_load(&r->reason);
+    if (reason == 0 || *told)
+        return PST_OK;
+    *told = true;
+    const int who = atomic_load(&r->who);
+    json_t *facts = json_loads(r->facts[who], 0, NULL);
+    const pst_rc rc = say(r, json_pack("{ss si si ss}", "type", "left", "reason", (int)reason, "rank", who,
+                                       "host", host_of(facts)));
+    json_decref(facts);
+    return rc;
+}
+
+/* Until all lanes have ended. */
+static pst_rc serve(struct ranks *r)
+{
+    bool carrying = false, told = false;
+    pst_rc rc = PST_OK;
+    while (rc == PST_OK && !(carrying && atomic_load(&r->running) == 0)) {
+        json_t *message = hear(r, carrying ? TICK_MS : -1);
+        if (is(message, "carry") && !carrying) {
+            carrying = true;
+            rc = start_lanes(r, message);
+        } else if (is(message, "stop") && !carrying) {
+            rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
+        }
+        json_decref(message);
+        if (rc == PST_OK)
+            rc = tell_left(r, &told);
+    }
+    for (int l = 0; l < r->nlanes && rc == PST_OK; l++)
+        (void)pthread_join(r->lanes[l]->thread, NULL);
+    return rc == PST_OK ? tell_left(r, &told) : rc;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static pst_rc work(struct ranks *r, const char *endpoint)
+{
+    int linger = 1000;
+    r->zmq = zmq_ctx_new();
+    r->control = r->zmq ? zmq_socket(r->zmq, ZMQ_DEALER) : NULL;
+    if (!r->control || zmq_setsockopt(r->control, ZMQ_ROUTING_ID, NAME, strlen(NAME)) != 0 ||
+        zmq_setsockopt(r->control, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
+        zmq_connect(r->control, endpoint) != 0)
+        return pst_fail_errno("cannot reach the supervisor at %s", endpoint);
+    pst_rc rc =
+        say(r, json_pack("{ss si si}", "type", "hello", "pid", (int)getpid(), "protocol", PST_WIRE_PROTOCOL));
+    json_t *message = rc == PST_OK ? hear(r, -1) : NULL;
+    if (rc == PST_OK && !is(message, "join"))
+        rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
+    if (rc == PST_OK)
+        rc = join(r, message);
+    json_decref(message);
+    if (rc == PST_OK)
+        rc = say(r, json_pack("{ss}", "type", "joined"));
+    return rc == PST_OK ? serve(r) : rc;
+}
+
+int main(int argc, char **argv)
+{
+    static struct ranks ranks = {.mpi = PTHREAD_MUTEX_INITIALIZER};
+    const int others[] = {SIGINT, SIGTERM, SIGHUP}; /* the supervisor's matter */
+    struct pst_heart heart;
+    pst_file_open_std();
+    if (argc != 5 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
+        fprintf(stderr, "usage: penstock-ranks --control ENDPOINT --pulse INDEX\nTalks to the other ranks of "
+                        "a run, by MPI. `penstock run` starts it.\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        (void)signal(others[i], SIG_IGN);
+    if (pst_heart_start(&heart, argv[4]) != PST_OK || pst_proc_check_threads() != PST_OK) {
+        fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
+        return 1;
+    }
+    pst_rc rc = work(&ranks, argv[2]);
+    const bool failed = rc != PST_OK || (ranks.board && must_end(&ranks));
+    if (rc != PST_OK && rc != PST_E_INTERRUPTED) {
+        fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
+        (void)say(&ranks, json_pack("{ss ss}", "type", "failed", "text", pst_error_text()));
+    }
+    /* After a failure it waits for its end: the launcher ends all ranks at once when a process of MPI ends,
+     * and the supervisor has not written its report yet. */
+    while (failed)
+        (void)pause();
+    rc = report(&ranks);
+    if (rc == PST_OK)
+        rc = say(&ranks, json_pack("{ss}", "type", "done"));
+    (void)MPI_Finalize();
+    (void)zmq_close(ranks.control);
+    (void)zmq_ctx_term(ranks.zmq);
+    pst_heart_stop(&heart);
+    (void)fflush(NULL);
+    _exit(rc == PST_OK ? 0 : 1); /* MPI keeps memory, which a check for leaks would report */
+}
