@@ -4,9 +4,9 @@
  *
  * First, the ranks compare what they are about to run. If something differs, all ranks refuse to start. Then
  * the process carries what the replicas of this rank give to replicas of other ranks
- * (common/collective/ranks.h): a thread, called a lane, for each replica. A lane sends a message to a rank
+ * (common/collective/carried.h): a thread, called a lane, for each replica. A lane sends a message to a rank
  * only while it expects one from this rank. The last message of a lane to a rank says that the replica has
- * left, and why.
+ * left, and why. A rank that fails tells all others at once, even if their replicas do not wait for it.
  *
  * Threads: the main thread talks to the supervisor, and a lane to one replica. One mutex guards MPI. No call
  * of MPI waits while it is held. */
@@ -24,7 +24,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/collective/ranks.h"
+#include "common/collective/carried.h"
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/board.h"
@@ -44,6 +44,7 @@
 #define PATIENCE_S (24 * 3600.0) /* for another rank: a rank may evaluate, while others wait */
 #define FAREWELL_S 0.2           /* for messages that say that this rank has failed */
 #define LANES_MAX (2 * PST_REPLICAS_MAX)
+#define ALARM LANES_MAX /* the tag of the message that a rank has failed */
 
 enum kind { DATA = 1, LEFT };
 
@@ -62,6 +63,7 @@ struct lane {
     pthread_t thread;
     int number, tag; /* of its replica in the meeting; of its messages */
     struct message in, out;
+    char why[512];                             /* it failed; empty: it did not */
     bool left[PST_REPLICAS_MAX];               /* ranks that have said so */
     uint64_t messages, sent_bytes, tree_bytes; /* tree_bytes: without heads and farewells */
 };
@@ -69,6 +71,7 @@ struct lane {
 struct ranks {
     void *zmq, *control;
     int rank, ranks;
+    bool joined;                /* all ranks run the same */
     char (*facts)[FACTS_BYTES]; /* of all ranks */
     struct pst_region map;
     struct pst_board *board;
@@ -239,7 +242,7 @@ static void begin_receive(struct lane *lane, int from, MPI_Request *request)
 }
 
 /* Waits for the end of n requests. PST_E_INTERRUPTED: the run is ending. The requests then stay open. */
-static pst_rc end_of(struct lane *lane, MPI_Request *requests, int n, double patience_s)
+static pst_rc end_of(struct lane *lane, MPI_Request *requests, int n)
 {
     const double begin = pst_clock_s();
     for (uint64_t tests = 1;; tests++) {
@@ -249,10 +252,10 @@ static pst_rc end_of(struct lane *lane, MPI_Request *requests, int n, double pat
         (void)pthread_mutex_unlock(&lane->all->mpi);
         if (done)
             return PST_OK;
-        if (patience_s >= PATIENCE_S && must_end(lane->all))
+        if (must_end(lane->all))
             return pst_fail(PST_E_INTERRUPTED, "the run is ending");
-        if (pst_clock_s() - begin > patience_s)
-            return pst_fail(PST_E_TIMEOUT, "another rank did not answer within %.1f s", patience_s);
+        if (pst_clock_s() - begin > PATIENCE_S)
+            return pst_fail(PST_E_TIMEOUT, "another rank did not answer within %.0f s", PATIENCE_S);
         if (tests > TESTS_AT_ONCE)
             (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
@@ -273,7 +276,7 @@ static pst_rc swap(struct lane *lane, int rank)
     MPI_Request requests[2];
     begin_receive(lane, rank, &requests[0]);
     begin_send(lane, rank, &requests[1]);
-    const pst_rc rc = end_of(lane, requests, 2, PATIENCE_S);
+    const pst_rc rc = end_of(lane, requests, 2);
     if (rc != PST_OK)
         return rc;
     if (lane->in.kind == DATA && lane->in.bytes == lane->out.bytes)
@@ -290,7 +293,6 @@ static pst_rc swap(struct lane *lane, int rank)
 static pst_rc part(struct lane *lane, uint32_t reason)
 {
     const struct ranks *r = lane->all;
-    const double patience_s = reason == PST_RUN_RANK_FAILED ? FAREWELL_S : PATIENCE_S;
     pst_rc rc = PST_OK;
     for (int apart = 1; apart < r->ranks && rc == PST_OK; apart *= 2) {
         const int rank = r->rank ^ apart;
@@ -299,14 +301,14 @@ static pst_rc part(struct lane *lane, uint32_t reason)
         lane->out.reason = reason;
         lane->out.bytes = 0;
         begin_send(lane, rank, &sent);
-        rc = end_of(lane, &sent, 1, patience_s);
+        rc = end_of(lane, &sent, 1);
     }
-    for (int apart = 1; apart < r->ranks && rc == PST_OK && reason != PST_RUN_RANK_FAILED; apart *= 2) {
+    for (int apart = 1; apart < r->ranks && rc == PST_OK; apart *= 2) {
         const int rank = r->rank ^ apart;
         while (!lane->left[rank] && rc == PST_OK) {
             MPI_Request got;
             begin_receive(lane, rank, &got);
-            rc = end_of(lane, &got, 1, patience_s);
+            rc = end_of(lane, &got, 1);
             if (rc == PST_OK && lane->in.kind == LEFT)
                 note_left(lane, rank);
         }
@@ -348,10 +350,12 @@ static void *run_lane(void *arg)
     pst_collective_close(lane->member); /* the replica learns that it is alone */
     lane->member = NULL;
     const uint32_t told = atomic_load(&r->reason), own = atomic_load(&r->board->finish);
-    const bool failed = rc != PST_E_INTERRUPTED || must_end(r);
-    rc = part(lane, failed ? PST_RUN_RANK_FAILED : told != 0 ? told : own);
-    if (rc != PST_OK && !must_end(r))
+    if (rc == PST_E_INTERRUPTED && !must_end(r))
+        rc = part(lane, told != 0 ? told : own);
+    if (rc != PST_OK && !must_end(r)) {
         fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
+        (void)snprintf(lane->why, sizeof lane->why, "%s", pst_error_text());
+    }
     (void)atomic_fetch_sub(&r->running, 1);
     return NULL;
 }
@@ -420,13 +424,13 @@ static pst_rc report(struct ranks *r)
                             "tree_bytes", tree));
 }
 
-/* Tells the supervisor that another rank has left early. */
-static pst_rc tell_left(struct ranks *r, bool *told)
+/* Tells the supervisor that another rank has left early. told: the last reason that it was told. */
+static pst_rc tell_left(struct ranks *r, uint32_t *told)
 {
     const uint32_t reason = atomic_load(&r->reason);
-    if (reason == 0 || *told)
+    if (reason == *told)
         return PST_OK;
-    *told = true;
+    *told = reason;
     const int who = atomic_load(&r->who);
     json_t *facts = json_loads(r->facts[who], 0, NULL);
     const pst_rc rc = say(r, json_pack("{ss si si ss}", "type", "left", "reason", (int)reason, "rank", who,
@@ -435,13 +439,47 @@ static pst_rc tell_left(struct ranks *r, bool *told)
     return rc;
 }
 
+/* Has another rank failed? */
+static void look_for_alarm(struct ranks *r)
+{
+    int found = 0;
+    char byte;
+    MPI_Status from;
+    (void)pthread_mutex_lock(&r->mpi);
+    (void)MPI_Iprobe(MPI_ANY_SOURCE, ALARM, MPI_COMM_WORLD, &found, &from);
+    if (found)
+        (void)MPI_Recv(&byte, 1, MPI_BYTE, from.MPI_SOURCE, ALARM, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    (void)pthread_mutex_unlock(&r->mpi);
+    if (found) {
+        atomic_store(&r->who, from.MPI_SOURCE);
+        atomic_store(&r->reason, PST_RUN_RANK_FAILED);
+    }
+}
+
+/* This rank has failed: tells all others, which then fail, too. */
+static void raise_alarm(struct ranks *r)
+{
+    static const char byte = 1;
+    MPI_Request sent[PST_REPLICAS_MAX];
+    const double begin = pst_clock_s();
+    int n = 0, done = 0;
+    (void)pthread_mutex_lock(&r->mpi);
+    for (int k = 0; k < r->ranks; k++)
+        if (k != r->rank)
+            (void)MPI_Isend(&byte, 1, MPI_BYTE, k, ALARM, MPI_COMM_WORLD, &sent[n++]);
+    while (!done && pst_clock_s() - begin < FAREWELL_S)
+        (void)MPI_Testall(n, sent, &done, MPI_STATUSES_IGNORE);
+    (void)pthread_mutex_unlock(&r->mpi);
+}
+
 /* Until all lanes have ended. */
 static pst_rc serve(struct ranks *r)
 {
-    bool carrying = false, told = false;
+    bool carrying = false;
+    uint32_t told = 0;
     pst_rc rc = PST_OK;
     while (rc == PST_OK && !(carrying && atomic_load(&r->running) == 0)) {
-        json_t *message = hear(r, carrying ? TICK_MS : -1);
+        json_t *message = hear(r, TICK_MS);
         if (is(message, "carry") && !carrying) {
             carrying = true;
             rc = start_lanes(r, message);
@@ -449,11 +487,15 @@ static pst_rc serve(struct ranks *r)
             rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
         }
         json_decref(message);
+        look_for_alarm(r);
         if (rc == PST_OK)
             rc = tell_left(r, &told);
     }
-    for (int l = 0; l < r->nlanes && rc == PST_OK; l++)
+    for (int l = 0; l < r->nlanes && rc == PST_OK; l++) {
         (void)pthread_join(r->lanes[l]->thread, NULL);
+        if (r->lanes[l]->why[0])
+            rc = pst_fail(PST_E_PEER, "%s", r->lanes[l]->why);
+    }
     return rc == PST_OK ? tell_left(r, &told) : rc;
 }
 
@@ -476,6 +518,7 @@ static pst_rc work(struct ranks *r, const char *endpoint)
     if (rc == PST_OK)
         rc = join(r, message);
     json_decref(message);
+    r->joined = rc == PST_OK;
     if (rc == PST_OK)
         rc = say(r, json_pack("{ss}", "type", "joined"));
     return rc == PST_OK ? serve(r) : rc;
@@ -506,6 +549,8 @@ int main(int argc, char **argv)
     }
     /* After a failure it waits for its end: the launcher ends all ranks at once when a process of MPI ends,
      * and the supervisor has not written its report yet. */
+    if (failed && ranks.joined)
+        raise_alarm(&ranks);
     while (failed)
         (void)pause();
     rc = report(&ranks);

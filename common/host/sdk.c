@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/collective/ranks.h"
+#include "common/collective/carried.h"
 #include "common/util/clock.h"
 #include "common/host/host_impl.h"
 

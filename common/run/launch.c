@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,15 +175,6 @@ static pst_rc start_proc(struct pst_supervisor *sv, int p, const char *program)
             argv[argc++] = sv->hosts[h].device;
         }
     return rc == PST_OK ? pst_proc_start(&sv->procs[p], argv, sv->pulse.fd) : rc;
-}
-
-pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
-{
-    uint64_t random;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        return pst_fail_errno("cannot get random bytes from the kernel");
-    (void)snprintf(id, PST_RUN_ID_MAX, "%016" PRIx64, random);
-    return PST_OK;
 }
 
 static pst_rc open_control(struct pst_supervisor *sv)

@@ -1,8 +1,22 @@
-/* launch_meet.c: where the replicas of a stage meet: a part of the board. */
+/* carriedthe process that talks to the other ranks (tools/penstock-ranks.c): its start, what it is told,
+ * and what it says. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "common/collective/ranks.h"
+#include "common/collective/carried.h"
+#include "common/ipc/gpus.h"
+#include "common/pipeline/desc/desc.h"
+#include "common/pipeline/identity.h"
+#include "common/pipeline/place.h"
 #include "common/run/run_impl.h"
+#include "common/util/install.h"
+
+#define NAME "ranks"
+#define FINISH_DEADLINE_S 120.0 /* as in run.c */
+
+/* ---- the board --------------------------------------------------------------------------------- */
 
 static uint64_t bytes_of(const struct pst_supervisor *sv, const struct pst_pipeline_stage_spec *stage)
 {
@@ -39,4 +53,158 @@ void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int s
 {
     if (sv->meet_at[stage] > 0)
         (void)json_object_set_new(message, "meet", pst_run_meeting(sv, stage));
+}
+
+/* ---- the process ------------------------------------------------------------------------------- */
+
+/* Environment variables by which a process of MPI finds its launcher. */
+static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "ORTE_", "PRTE_"};
+
+/* Stages must not take part in the launcher's MPI: they would be a rank twice. */
+static void hide_launcher(void)
+{
+    for (char **at = environ; at && *at;) {
+        char name[256];
+        bool hidden = false;
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+            hidden = hidden || strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0;
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
+        if (!hidden || unsetenv(name) != 0)
+            at++;
+    }
+}
+
+pst_rc pst_run_launch_ranks(struct pst_supervisor *sv)
+{
+    char path[PST_PATH_MAX], index[16];
+    char *argv[] = {path, "--control", sv->control_endpoint, "--pulse", index, NULL};
+    sv->ranks.proc = pst_run_new_proc(sv, NAME);
+    (void)snprintf(index, sizeof index, "%d", sv->ranks.proc);
+    pst_rc rc = pst_install_program_path("penstock-ranks", path);
+    if (rc == PST_OK && access(path, X_OK) != 0)
+        rc = pst_fail(
+            PST_E_STATE,
+            "%d ranks were started, but this Penstock was built without MPI (%s is missing): install "
+            "openmpi-bin and libopenmpi-dev, and run make again",
+            sv->opt->ranks, path);
+    if (rc == PST_OK)
+        rc = pst_proc_start(&sv->procs[sv->ranks.proc], argv, sv->pulse.fd);
+    hide_launcher();
+    return rc;
+}
+
+void pst_run_add_replica(const struct pst_supervisor *sv, json_t *message,
+                         const struct pst_pipeline_stage_spec *stage)
+{
+    const int before = sv->pl->ranks > 1 ? sv->opt->rank * stage->replicas : 0;
+    (void)json_object_set_new(message, "replica", json_integer(before + stage->replica));
+    (void)json_object_set_new(message, "replicas", json_integer(pst_pipeline_replicas(sv->pl, stage)));
+}
+
+/* ---- what ranks have in common ------------------------------------------------------------------- */
+
+/* A stage whose replicas work together has the same parameters on all ranks. How many threads it has does not
+ * change what it computes. */
+static void add_params(const struct pst_pipeline *pl, int s, json_t *facts)
+{
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+    char name[PST_JSON_PATH_MAX];
+    const char *param;
+    json_t *value;
+    json_object_foreach(stage->params, param, value)
+    {
+        (void)snprintf(name, sizeof name, "stages.%s.params.%s", stage->origin, param);
+        if (strcmp(param, "threads") != 0)
+            (void)json_object_set(facts, name, value);
+    }
+    (void)snprintf(name, sizeof name, "the kind of device of %s", stage->origin);
+    (void)json_object_set_new(facts, name, json_string(pst_gpu_number(stage->device) >= 0 ? "GPU" : "CPU"));
+    (void)snprintf(name, sizeof name, "the number of replicas of %s", stage->origin);
+    (void)json_object_set_new(facts, name, json_integer(stage->replicas));
+}
+
+/* What determines the weights: all ranks must have the same. */
+static json_t *facts_of(const struct pst_supervisor *sv)
+{
+    const struct pst_pipeline *pl = sv->pl;
+    char *identity = pst_pipeline_identity(pl);
+    json_t *facts = identity ? json_loads(identity, 0, NULL) : NULL;
+    free(identity);
+    for (int s = 0; facts && s < pl->nstages; s++)
+        if (pl->stages[s].replica == 0 && pl->stages[s].caps.desc->replicas == PST_REPLICAS_MEET)
+            add_params(pl, s, facts);
+    (void)json_object_set_new(facts, "the seed", json_integer((json_int_t)pl->seed));
+    (void)json_object_set_new(facts, "the number of epochs", json_integer((json_int_t)pl->epochs));
+    (void)json_object_set_new(facts, "--batches", json_integer((json_int_t)sv->opt->batches));
+    (void)json_object_set_new(facts, "the digest of the dataset", json_string(sv->opt->dataset_digest));
+    if (sv->opt->facts)
+        (void)json_object_update(facts, sv->opt->facts);
+    return facts;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------ */
+
+void pst_run_tell_ranks(struct pst_supervisor *sv)
+{
+    json_t *meetings = json_array();
+    int members = 1;
+    if (sv->ranks.proc < 0) {
+        json_decref(meetings);
+        return;
+    }
+    for (int s = 0; s < sv->pl->nstages; s++)
+        if (sv->meet_at[s] > 0 && sv->pl->stages[s].replica == 0) {
+            members = sv->pl->stages[s].replicas;
+            (void)json_array_append_new(meetings, pst_run_meeting(sv, s));
+        }
+    pst_run_tell(sv, NAME,
+                 json_pack("{ss ss sI si so}", "type", "carry", "board", sv->blocks[0].path, "bytes",
+                           (json_int_t)sv->blocks[0].bytes, "members", members, "meetings", meetings));
+}
+
+/* A replica of another rank has left before the end: so does this rank. */
+static void on_left(struct pst_supervisor *sv, const json_t *m)
+{
+    const char *host = json_string_value(json_object_get(m, "host"));
+    const json_int_t reason = json_integer_value(json_object_get(m, "reason"));
+    const int rank = (int)json_integer_value(json_object_get(m, "rank"));
+    if (sv->end == PST_RUN_FAILED || (sv->stopping && reason != PST_RUN_RANK_FAILED))
+        return;
+    if (reason == PST_RUN_RANK_FAILED) {
+        pst_run_fail(sv, NAME, NULL, "rank %d (%s) has failed; its own messages say why", rank,
+                     host ? host : "?");
+        return;
+    }
+    if (reason == PST_RUN_ENOUGH) {
+        sv->enough = true;
+    } else {
+        sv->signal = (int)reason;
+        sv->end = PST_RUN_INTERRUPTED;
+    }
+    pst_run_begin_stop(sv, "finish", FINISH_DEADLINE_S);
+}
+
+void pst_run_hear_ranks(struct pst_supervisor *sv, const char *type, const json_t *m)
+{
+    if (strcmp(type, "hello") == 0 && !sv->ranks.greeted) {
+        sv->ranks.greeted = true;
+        pst_run_tell(sv, NAME,
+                     json_pack("{ss si si so}", "type", "join", "rank", sv->opt->rank, "ranks",
+                               sv->opt->ranks, "facts", facts_of(sv)));
+    } else if (strcmp(type, "joined") == 0 && !sv->ranks.joined) {
+        sv->ranks.joined = true;
+        if (!sv->stopping && pst_run_launch_stages(sv) != PST_OK)
+            pst_run_fail(sv, "supervisor", NULL, "%s", pst_error_text());
+        if (sv->opt->debug)
+            pst_run_show_debug(sv);
+    } else if (strcmp(type, "left") == 0) {
+        on_left(sv, m);
+    } else if (strcmp(type, "report") == 0) {
+        (void)json_object_set(sv->report, "ranks", json_object_get(m, "data"));
+    } else if (strcmp(type, "done") == 0) {
+        sv->ranks.done = true;
+    } else if (strcmp(type, "failed") == 0) {
+        const char *text = json_string_value(json_object_get(m, "text"));
+        pst_run_fail(sv, NAME, NULL, "%s", text ? text : "the process failed without a message");
+    }
 }

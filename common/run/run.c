@@ -37,6 +37,8 @@ void pst_run_begin_stop(struct pst_supervisor *sv, const char *how, double deadl
     for (int i = 0; i < sv->ninstances; i++)
         if (sv->instances[i].life > PST_RUN_BORN && sv->instances[i].life < PST_RUN_DONE)
             pst_run_tell_type(sv, sv->instances[i].name, how);
+    if (sv->ranks.greeted && strcmp(how, "stop") == 0)
+        pst_run_tell_type(sv, "ranks", how);
     sv->stopping = true;
     sv->since = pst_clock_s() + deadline_s;
 }

@@ -183,7 +183,7 @@ uint64_t pst_run_layout_meetings(struct pst_supervisor *sv, uint64_t at);
 json_t *pst_run_meeting(const struct pst_supervisor *sv, int stage); /* that place and those names */
 void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int stage);
 
-/* ranks.c. All but the first do nothing if there is one rank. */
+/* launch_meet.c, with several ranks. */
 pst_rc pst_run_launch_ranks(struct pst_supervisor *sv);
 void pst_run_tell_ranks(struct pst_supervisor *sv); /* once the board is there: where the replicas meet */
 void pst_run_hear_ranks(struct pst_supervisor *sv, const char *type, const json_t *message);

@@ -1,13 +1,25 @@
 /* start.c: messages to stages and memory hosts, the start-up, step by step, and the batches with which a
  * resumed run begins. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <zmq.h>
 
 #include "common/error.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/run/run_impl.h"
 #include "common/util/clock.h"
+
+pst_rc pst_run_id(char id[PST_RUN_ID_MAX])
+{
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return pst_fail_errno("cannot get random bytes from the kernel");
+    (void)snprintf(id, PST_RUN_ID_MAX, "%016" PRIx64, random);
+    return PST_OK;
+}
 
 void pst_run_tell(struct pst_supervisor *sv, const char *name, json_t *message)
 {

@@ -18,7 +18,7 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/pipeline_options.h"
-#include "tools/penstock/run/ranks.h"
+#include "tools/penstock/run/mpirun.h"
 #include "tools/penstock/run/run_checks.h"
 #include "tools/penstock/run/run_dir.h"
 

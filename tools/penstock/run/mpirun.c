@@ -1,5 +1,5 @@
-/* ranks.c: see ranks.h. */
-#include "tools/penstock/run/ranks.h"
+/* mpirun.c: see mpirun.h. */
+#include "tools/penstock/run/mpirun.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* ranks.c: members of a collective that spans several machines: exchanges with members of this machine go
+/* carried.c: members of a collective that spans several machines: exchanges with members of this machine go
  * through shared memory, those with others through the member's carrier. */
-#include "common/collective/ranks.h"
+#include "common/collective/carried.h"
 
 #include <stdlib.h>
 

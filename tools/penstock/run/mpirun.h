@@ -1,7 +1,7 @@
-/* ranks.h: is this command one of several ranks, which mpirun has started to run one pipeline together? Each
+/* mpirun.h: is this command one of several ranks, which mpirun has started to run one pipeline together? Each
  * rank has a directory of its own. Owner: none. Threads: one. */
-#ifndef PST_PENSTOCK_RANKS_H
-#define PST_PENSTOCK_RANKS_H
+#ifndef PST_PENSTOCK_MPIRUN_H
+#define PST_PENSTOCK_MPIRUN_H
 
 #include "common/base.h"
 

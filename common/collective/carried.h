@@ -1,4 +1,4 @@
-/* ranks.h: a collective whose members are on several machines. A rank is the part of a run that one machine
+/* carried.h: a collective whose members are on several machines. A rank is the part of a run that one machine
  * (one supervisor) has. All ranks have the same number of members; member m of rank r is number r x members +
  * m of the whole collective.
  *
@@ -8,8 +8,8 @@
  * uses MPI.
  *
  * Owner: the memory is the caller's, as in shared.h. */
-#ifndef PST_COLLECTIVE_RANKS_H
-#define PST_COLLECTIVE_RANKS_H
+#ifndef PST_COLLECTIVE_CARRIED_H
+#define PST_COLLECTIVE_CARRIED_H
 
 #include "common/collective/shared.h"
 
