@@ -79,8 +79,11 @@ pst_rc pst_collective_ranks_open(struct pst_collective **out,
         return pst_fail(PST_E_NOMEM, "out of memory: cannot connect the replicas of a stage");
     r->first = options->rank * options->members;
     r->members = options->members;
-    r->base = (struct pst_collective){&table, r->first + options->member, options->ranks * options->members,
-                                      options->deadline_s};
+    r->base = (struct pst_collective){.by = &table,
+                                      .rank = r->first + options->member,
+                                      .members = options->ranks * options->members,
+                                      .deadline_s = options->deadline_s,
+                                      .near = options->members};
     const pst_rc rc = open_local(&r->local, options, options->member);
     if (rc == PST_OK)
         *out = &r->base;

@@ -28,6 +28,8 @@ struct pst_collective {
     const struct pst_collective_table *by;
     int rank, members;
     double deadline_s; /* the longest wait for another member, in seconds */
+    int near;          /* so many members, of which this is one, share memory: those whose ranks differ only
+                          in the remainder of the division by it */
 };
 
 /* Returns when every member has called it. */
@@ -62,7 +64,8 @@ static inline void pst_collective_close(struct pst_collective *c)
 
 /* Adds up the `n` elements of `sum` over all members. Every member gets the same bits: the additions form one
  * binary tree over the ranks, in which the two halves of each aligned range of ranks are added. theirs: room
- * for n elements. */
+ * for n elements. Of members that share memory, only the first exchanges with members far away, and tells the
+ * others. */
 PST_API PST_MUST_USE pst_rc pst_collective_sum(struct pst_collective *c, float *sum, float *theirs,
                                                int64_t n);
 

@@ -245,7 +245,11 @@ pst_rc pst_collective_shared_open(struct pst_collective **out,
     struct shared *s = calloc(1, sizeof *s);
     if (!s)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot connect the replicas of a stage");
-    s->base = (struct pst_collective){&table, options->rank, options->members, options->deadline_s};
+    s->base = (struct pst_collective){.by = &table,
+                                      .rank = options->rank,
+                                      .members = options->members,
+                                      .deadline_s = options->deadline_s,
+                                      .near = options->members};
     s->member = options->memory;
     s->names = options->names;
     s->stop = options->stop;

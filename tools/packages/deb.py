@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """deb.py TREE OUT: makes Debian packages in the folder OUT from TREE, the tree of files that `make install` copies.
 
-penstock has the programs, stages and pipelines; penstock-cuda the CUDA kernels, if they were built; penstock-dev the
-headers; python3-penstock the Python package. The programs find everything relative to themselves, so they lie together
-in /usr/lib/penstock, and /usr/bin has links. dpkg-deb gives all files the time of the last commit, so the same sources
-give the same bytes."""
+penstock has the programs, stages and pipelines; penstock-cuda the CUDA kernels, and penstock-mpi the program that uses
+MPI, if they were built; penstock-dev the headers; python3-penstock the Python package. The programs find everything
+relative to themselves, so they lie together in /usr/lib/penstock, and /usr/bin has links. dpkg-deb gives all files the
+time of the last commit, so the same sources give the same bytes."""
 import gzip
 import hashlib
 import os
@@ -32,9 +32,11 @@ License: Apache-2.0
  /usr/share/common-licenses/Apache-2.0.
 """
 CUDA = "lib/libpenstock-cuda.so"
+MPI = "bin/penstock-ranks"
 # Where a file of the tree goes: the first prefix that fits says the package and the folder. None: nowhere.
 PLACES = (
     (CUDA, "penstock-cuda", HOME + CUDA),
+    (MPI, "penstock-mpi", HOME + MPI),
     ("bin/", "penstock", HOME + "bin/"),
     ("lib/", "penstock", HOME + "lib/"),
     ("include/", "penstock-dev", "usr/include/"),
@@ -57,6 +59,7 @@ LINKS = {
 FIELDS = {  # what does not follow from the files
     "penstock": {"Section": "science", "Recommends": "python3-penstock", "Suggests": "penstock-cuda, penstock-dev", "About": "programs"},
     "penstock-cuda": {"Section": "science", "Depends": "penstock (= {version})", "About": "CUDA kernels"},
+    "penstock-mpi": {"Section": "science", "Depends": "penstock (= {version})", "Recommends": "openmpi-bin", "About": "several machines"},
     "penstock-dev": {"Section": "libdevel", "Depends": "penstock (= {version})", "Suggests": "pkg-config", "About": "headers"},
     "python3-penstock": {"Section": "python", "Depends": "python3 (>= 3.11), python3-numpy, python3-zmq, penstock (>= {version})",
                          "Architecture": "all", "About": "Python package"},
@@ -64,6 +67,7 @@ FIELDS = {  # what does not follow from the files
 MORE = {
     "penstock": "This package has the command, the stages, and the pipelines.",
     "penstock-cuda": "This package has the kernels for NVIDIA GPUs. They need NVIDIA's driver. Matrix products also need NVIDIA's library cuBLASLt, which is opened at run time. Debian has neither.",
+    "penstock-mpi": "This package has the program through which runs on several machines exchange data, by Open MPI.",
     "penstock-dev": "This package has the headers for stages in C and C++.",
     "python3-penstock": "This package runs pipelines from Python, brings their batches into your process, and hosts stages in Python.",
 }

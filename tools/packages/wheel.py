@@ -21,6 +21,7 @@ from common import DESCRIPTION, ROOT, SUMMARY, epoch, files, is_elf, strip, vers
 
 INSIDE = "penstock/_tree"
 LICENCES = INSIDE + "/licences"
+MPI = "bin/penstock-ranks"  # left out: its MPI must be that of the machine's mpirun
 KEPT = ("bin/", "lib/", "include/", "share/penstock/", "share/pkgconfig/")
 PACKAGE = "share/penstock/python/"
 # Of glibc, which every program of a system must share; and of NVIDIA, whose driver and libraries the user has.
@@ -50,7 +51,7 @@ ENTRY_POINTS = "[console_scripts]\npenstock = penstock.__main__:main\n"
 def copy(tree, to):
     """The part of the tree that the wheel has, at its place in the wheel."""
     for name in files(tree):
-        if not name.startswith(KEPT):
+        if not name.startswith(KEPT) or name == MPI:
             continue
         target = os.path.join(to, name[len(PACKAGE):] if name.startswith(PACKAGE) else f"{INSIDE}/{name}")
         os.makedirs(os.path.dirname(target), exist_ok=True)
