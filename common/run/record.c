@@ -1,11 +1,16 @@
-/* record.c: what a report says about the run itself: command, program, host, stages and their parameters. */
+/* record.c: what a report says about the run itself: command, program, host, stages and their parameters; and
+ * the epochs of a run that has no report yet. */
 #include "common/run/report.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/error.h"
 #include "common/pipeline/pipeline.h"
 #include "common/util/file.h"
 
@@ -67,4 +72,34 @@ void pst_report_add_record(json_t *report, const json_t *record)
         if (spec != NULL)
             (void)json_object_update_missing(value, (json_t *)(uintptr_t)spec);
     }
+}
+
+/* Ends what a run that was killed, or a full disk, left of a line. */
+static bool ends_in_a_line(int fd)
+{
+    char last = '\n';
+    const off_t end = lseek(fd, 0, SEEK_END);
+    return end <= 0 || pread(fd, &last, 1, end - 1) != 1 || last == '\n';
+}
+
+pst_rc pst_report_note_epoch(const char *run_dir, const json_t *row)
+{
+    char path[PST_PATH_MAX + 32];
+    struct timespec now;
+    (void)snprintf(path, sizeof path, "%s/" PST_REPORT_EPOCHS, run_dir);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(PST_REPORT_DIGITS));
+    const int fd = text ? open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
+    const char *comma = json_object_size(row) > 0 ? "," : "";
+    pst_rc rc = PST_OK;
+    if (!text)
+        rc = pst_fail(PST_E_NOMEM, "out of memory: " PST_REPORT_EPOCHS " is not written");
+    else if (fd < 0 ||
+             dprintf(fd, "%s%.*s%s\"ended\":%lld.%03ld}\n", ends_in_a_line(fd) ? "" : "\n",
+                     (int)strlen(text) - 1, text, comma, (long long)now.tv_sec, now.tv_nsec / 1000000) < 0)
+        rc = pst_fail_errno("cannot write %s", path);
+    if (fd >= 0)
+        (void)close(fd);
+    free(text);
+    return rc;
 }

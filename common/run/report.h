@@ -9,6 +9,7 @@
 
 #include "common/run/bound.h"
 
+#define PST_REPORT_DIGITS 9 /* of a real number in a file */
 #define PST_REPORT_SCHEMA 1 /* changes if a field changes its meaning or is removed */
 
 struct pst_pipeline;
@@ -46,6 +47,12 @@ PST_API json_t *pst_report_record(const struct pst_pipeline *pl, const char *ver
                                   const char *const *command);
 /* Adds the fields of a record, and those of its stages to each instance. Call it after the run. */
 PST_API void pst_report_add_record(json_t *report, const json_t *record);
+
+/* Adds an epoch's row, with the time `ended` (seconds since 1970), to the file epochs.jsonl of the run's
+ * directory: one JSON object a line, so that other programs see epochs before the run has a report. A resumed
+ * run in the same directory adds to the file; of two rows of an epoch, the later one counts. */
+#define PST_REPORT_EPOCHS "epochs.jsonl"
+pst_rc pst_report_note_epoch(const char *run_dir, const json_t *row);
 
 /* A text as JSON. It may be cut within a character, or quote bytes that are not UTF-8: those become '?'. */
 json_t *pst_report_text(const char *text);

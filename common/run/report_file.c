@@ -18,7 +18,7 @@ enum { READER_TRIES = 100, READER_NAP_NS = 50000000 }; /* a pipe's reader may co
 /* The caller frees it. */
 static char *text_of(const json_t *json, size_t *bytes)
 {
-    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)), *more = NULL;
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(PST_REPORT_DIGITS)), *more = NULL;
     *bytes = text != NULL ? strlen(text) : 0;
     if (text != NULL)
         more = realloc(text, *bytes + 2);

@@ -112,6 +112,10 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
     if (taken || strcmp(section, "epochs") != 0)
         return;
     tell_epoch(sv, data);
+    if (pst_report_note_epoch(sv->opt->run_dir, data) != PST_OK && !sv->epochs_told) {
+        sv->epochs_told = true;
+        pst_run_warn(sv, "supervisor", pst_error_text());
+    }
     pst_run_show_epoch(sv, data);
     if (sv->pl->stop_patience == 0)
         return;

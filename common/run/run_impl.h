@@ -103,6 +103,7 @@ struct pst_supervisor {
     bool allocated, opened, started, stopping;
     bool hurried; /* the user asked to stop twice */
     bool enough;  /* the pipeline's `stop` ends the run */
+    bool epochs_told; /* that epochs.jsonl could not be written */
     struct pst_run_stop stop;
     enum pst_run_end end;
     int signal;

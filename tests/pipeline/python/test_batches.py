@@ -8,6 +8,7 @@ import numpy as np
 from crash import processes
 from snake import *
 import penstock
+from penstock import command as command_of_python
 
 SMALL = {"batch": 100, "stages.planner.params.cpu_cache": 0}
 
@@ -128,6 +129,13 @@ def the_user_s_process_is_killed():
         process = user(p, LOOP.replace("print(loader", "import os; child = os.fork() if k == 0 else 0; (child and os._exit(os.waitpid(child, 0)[1])); k = 1; print(loader"))
         out, err = process.communicate(timeout=30)  # a copy cannot loop
         assert "these batches belong to process" in err, err
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for parent in (gone.pid, 1):  # the user's process died before the keeper could watch it
+            os.mkdir(p.path("folder"))
+            keeper = [sys.executable, os.path.join(PACKAGE, "penstock", "keeper.py"), str(parent), "1", p.path("folder"), "touch", p.path("ran")]
+            assert subprocess.run(keeper, capture_output=True, text=True).stderr == ""
+            assert not os.path.exists(p.path("folder")) and not os.path.exists(p.path("ran"))
         process = user(p, LOOP)  # before the run has begun to give batches
         time.sleep(0.3)
         process.kill()
@@ -204,12 +212,16 @@ def a_run_and_its_report():
     with Place() as p:
         code = """
 import sys
-report = penstock.run(sys.argv[1], sys.argv[2], epochs=2, seed=3, run_dir="one", batch=100, **{"stages.trainer.params.hidden": 8})
+rows = []
+report = penstock.run(sys.argv[1], sys.argv[2], epochs=2, seed=3, run_dir="one", batch=100, on_epoch=lambda row: rows.append((row, os.path.exists("one/report.json"))),
+                      **{"stages.trainer.params.hidden": 8})
+assert [row for row, ended in rows] == penstock.read_epochs("one") and not rows[0][1]  # before the run has ended
+assert [{key: row[key] for key in row if key != "ended"} for row, ended in rows] == report["epochs"]
 assert report["status"] == "ok" and len(report["epochs"]) == 2 and report["seed"] == 3 and "test accuracy" in report.text
 same = penstock.run(json.load(open(sys.argv[1])), sys.argv[2], epochs=2, seed=3, run_dir="two", batch=100, progress=False,
                     overlays="more.json")
 assert same["weights_digest"] == report["weights_digest"] and penstock.read_report("two") == same
-""".replace("import sys", "import sys, json")
+""".replace("import sys", "import json, os, sys")
         with open(p.path("more.json"), "w") as f:
             json.dump({"stages": {"trainer": {"params": {"hidden": 8}}}}, f)
         process = user(p, code)
@@ -220,16 +232,28 @@ assert same["weights_digest"] == report["weights_digest"] and penstock.read_repo
 
 
 @test
-def reports_as_frames():
-    need("pandas, numpy")
+def the_progress_line_is_understood():
+    """What the bar shows. A progress line that Python does not know would be printed as if it were a message."""
     with Place() as p:
-        process = user(p, """
-report = penstock.Report(epochs=[{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 1.0}],
-                         stages={"disk": {"busy_s": 1}, "trainer": {"busy_s": 2}}, io={"bytes": 3})
-print(report.frame().loss.tolist(), report.frame("stages").busy_s["trainer"], report.frame("io").bytes["io"])
-""", TORCH_PYTHON)
-        out, err = process.communicate(timeout=60)
-        assert out == "[2.0, 1.0] 2 3\n", err
+        settings = {"epochs": 40, **SMALL, "batch": 64}
+        running, seen, lines = command_of_python.Running([*command_of_python.arguments(HYPERION, p.data, (), settings, p.dir), "--progress"], p.dir, 5), [], []
+        running.listen(seen.append, lines.append)
+        assert running.end()["status"] == "ok" and seen and not any("batches/s" in line for line in lines), (seen, lines)
+        assert all(0 < now.epoch <= now.epochs == 40 and 0 < now.done <= now.total for now in seen) and any(now.loss for now in seen), seen
+
+
+@test
+def an_exception_for_an_epoch_stops_the_run():
+    with Place() as p:
+        def fail(row):
+            raise KeyError(row["epoch"])
+        try:
+            penstock.run(HYPERION, p.data, epochs=100000, run_dir=p.path("run"), progress=False, on_epoch=fail, **SMALL)
+            raise AssertionError("it ended")
+        except KeyError as e:
+            assert e.args == (0,)
+        with open(p.path("run/report.json")) as f:
+            assert json.load(f)["status"] == "interrupted"
 
 
 @test
@@ -258,32 +282,6 @@ except KeyboardInterrupt:
             assert signal_ == signal.SIGKILL or (out == "interrupted\n" and process.returncode == 0), (out, err)
             nothing_in(p.path("tmp"))
             shutil.rmtree(p.path("run"))
-
-
-@test
-def in_a_notebook_s_kernel():
-    need("jupyter_client, ipykernel, zmq, numpy")
-    with Place() as p:
-        code = f"""
-from jupyter_client.manager import start_new_kernel
-manager, client = start_new_kernel(kernel_name="python3")
-said = []
-cell = '''
-import penstock
-with penstock.batches({HYPERION!r}, {p.data!r}, epochs=1, batch=100) as loader:
-    print(sum(mb.n[0] for mb in loader) == len(loader.dataset.train))
-loader = penstock.batches({HYPERION!r}, {p.data!r}, epochs=1000000, batch=100)
-for mb in loader:
-    break
-print(mb.epoch)
-'''
-reply = client.execute_interactive(cell, timeout=60, output_hook=lambda m: said.append(m["content"].get("text", "")))
-print(reply["content"]["status"], "".join(said).split(), flush=True)
-manager.shutdown_kernel(now=True)
-"""
-        out, err = user(p, code, TORCH_PYTHON).communicate(timeout=120)
-        assert out == "ok ['True', '0']\n", (out, err)
-        no_leftovers()
 
 
 if __name__ == "__main__":

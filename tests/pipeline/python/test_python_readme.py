@@ -50,6 +50,8 @@ def runs():
     with Desk() as p:
         out = p.python(block("report.text"))
         assert out.startswith("ok 0.") and "bound by" in out, out
+        first, second, rows = p.python(block("on_epoch=show")).splitlines()
+        assert first.startswith("0 ") and second.startswith("1 ") and rows.startswith("[{") and "'ended'" in rows, (first, second, rows)
 
 
 @test

@@ -8,6 +8,7 @@ from embedding import LEGEND, MARIUS, knowledge_graph, legend, partitioned
 
 DEAD = "4194305"  # above every PID
 ID = "0123456789abcdef"
+ROW = '{"epoch":7,"ended":1.5}\n'  # of an earlier run
 NEW_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
@@ -16,6 +17,12 @@ def put(path, text="mine"):
     with open(path, "w") as f:
         f.write(text)
     return path
+
+
+def epochs_of(run):
+    """The rows that a run adds while it is active."""
+    with open(os.path.join(run, "epochs.jsonl")) as f:
+        return [json.loads(line) for line in f]
 
 
 def everything(path):
@@ -91,6 +98,7 @@ def what_a_run_made_is_removed_and_what_it_did_not_make_keeps_it():
         run = cut_off(p, p.path("runs/a"))
         with open(os.path.join(run, "lock")) as f:
             assert f.read().split()[2:] == ["made", str(os.stat(run).st_ino)]
+        put(os.path.join(run, "epochs.jsonl"), ROW), put(os.path.join(run, "stop.json"))
         alone = everything(run)
         assert {os.path.join(run, d) for d in ("logs", "plan", "lock")} <= set(alone)
         for name in ("thesis.tex", "logs/notes.txt", "plan/mine.npy", "checkpoints/mine.safetensors", "mps/x", "other/x", ".hidden"):
@@ -238,8 +246,9 @@ def a_directory_that_was_there_keeps_what_it_had():
         cut_off(p, p.path("proj"))
         assert "nothing to remove" in gc(p, p.dir)
         assert everything(p.path("proj")).items() >= before.items()
+        put(p.path("proj/epochs.jsonl"), ROW)  # of the run that was killed
         r = Running(run_argv(p, p.path("proj")), p.path("proj")).wait()
-        assert r.code == 0, r
+        assert r.code == 0 and [row["epoch"] for row in epochs_of(p.path("proj"))] == list(range(EPOCHS)), r
         assert "nothing to remove" in gc(p, p.dir) and all(map(os.path.exists, mine))
         assert everything(p.path("proj")).items() >= before.items()
 
@@ -247,7 +256,7 @@ def a_directory_that_was_there_keeps_what_it_had():
 @test
 def what_a_run_would_replace_is_refused():
     with Place() as p:
-        for name in ("report.json", "live.json", "pipeline.json", "logs/trainer.log", "plan/.hidden", "plan/plan.json", "checkpoints/a.safetensors.part",
+        for name in ("report.json", "live.json", "pipeline.json", "epochs.jsonl", "stop.json", "logs/trainer.log", "plan/.hidden", "plan/plan.json", "checkpoints/a.safetensors.part",
                      "trace/x.json", "mps/control"):
             put(p.path("w/" + name)), put(p.path("w/thesis.tex"))
             refused(p, p.path("w"), "was not made by a run", f"'{name.split('/')[0]}'")
@@ -263,6 +272,9 @@ def what_a_run_would_replace_is_refused():
         put(os.path.join(run, "report.json"))
         said = subprocess.run(run_argv(p, run), capture_output=True, text=True)
         assert said.returncode == 2 and "report.json was not written by a run" in said.stderr and os.path.exists(os.path.join(run, "report.json"))
+        os.rename(os.path.join(run, "report.json"), os.path.join(run, "epochs.jsonl"))
+        said = subprocess.run(run_argv(p, run), capture_output=True, text=True)
+        assert said.returncode == 2 and "epochs.jsonl was not written by a run" in said.stderr and os.path.exists(os.path.join(run, "epochs.jsonl"))
         command("verify", "--quiet", p.data)
 
 
@@ -282,7 +294,7 @@ def only_temporary_names_of_the_dead_are_swept():
             for path in dead:
                 put(path)
             r = Running(run_argv(p, run, "--epochs", EPOCHS + 1, "--resume", run), run).wait()
-            assert r.code == 0, r
+            assert r.code == 0 and [row["epoch"] for row in epochs_of(run)] == list(range(EPOCHS + 1)), r
             assert not any(map(os.path.exists, dead)) and all(map(os.path.exists, mine)) and os.path.exists(held.name)
 
 

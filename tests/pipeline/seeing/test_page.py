@@ -205,6 +205,17 @@ print(json.dumps({tag: [[e.step, e.value, e.wall_time] for e in events.Scalars(t
             want = [(row["epoch"], row[name]) for row in r.report["epochs"]]
             assert [(step, round(value, 5)) for step, value, _ in found[name]] == [(step, round(value, 5)) for step, value in want], (found, want)
         assert abs(found["test_accuracy"][0][1] - r.report["test_accuracy"]) < 1e-6 and found["loss"][0][2] > 1e9
+        run = p.start(HYPERION, "--epochs", 100000, "--set", "params.batch=100")
+        wait_for(lambda: os.path.exists(os.path.join(run.run_dir, "epochs.jsonl")))
+        live = subprocess.Popen([PENSTOCK, "page", run.run_dir, "--tensorboard", p.path("live"), "--follow"], stdout=subprocess.PIPE, text=True, env=environment)
+        folder = os.path.join(p.path("live"), os.path.basename(run.run_dir))
+        read = lambda: subprocess.run([python, "-c", code, folder], capture_output=True, text=True).stdout
+        wait_for(lambda: '"loss"' in read())  # while the run is active
+        run.process.send_signal(2)
+        report = run.wait().report
+        assert live.communicate(timeout=60)[0] == folder + "\n" and live.returncode == 0
+        found = json.loads(read())
+        assert [step for step, *_ in found["loss"]] == [row["epoch"] for row in report["epochs"]] and found["loss"][0][2] > 1e9, (found, report)
 
 
 def browser():

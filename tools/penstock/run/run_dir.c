@@ -14,11 +14,13 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/run/report.h"
 #include "common/store/checkpoint.h"
 #include "common/util/file.h"
 #include "common/util/tempname.h"
 
-#define LOCK_BYTES_MAX 96 /* of a lock's text */
+#define LOCK_BYTES_MAX 96         /* of a lock's text */
+#define EPOCH_BYTES_MAX (2 << 20) /* of an epoch's row: more than a stage can send */
 
 enum { TRIES = 20, NAP_NS = 10000000 }; /* `penstock gc` holds a lock for a moment */
 
@@ -103,9 +105,9 @@ static bool same_dir(const char *a, const char *b)
 /* A directory that no run has used must have nothing that a run would replace. */
 static pst_rc check_unused(const char *dir)
 {
-    static const char *const names[] = {"report.json", "live.json", RUN_PIPELINE_NAME, "buckets.safetensors",
-                                        "logs",        "plan",      "checkpoints",     "arrays",
-                                        "trace",       "mps"};
+    static const char *const names[] = {
+        "report.json", "live.json", RUN_PIPELINE_NAME, PST_REPORT_EPOCHS, "stop.json", "buckets.safetensors",
+        "logs",        "plan",      "checkpoints",     "arrays",          "trace",     "mps"};
     char path[PST_PATH_MAX + 32];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/dataset.json", dir);
@@ -147,6 +149,34 @@ static pst_rc remove_report(const char *dir)
     const bool ours = json_is_object(json_object_get(report, "stages")) &&
                       json_is_string(json_object_get(report, "status"));
     json_decref(report);
+    if (!ours)
+        return pst_fail(PST_E_STATE, "%s was not written by a run: move it away, or choose another --run-dir",
+                        path);
+    return unlink(path) == 0 ? PST_OK : pst_fail_errno("cannot remove the earlier run's %s", path);
+}
+
+/* Whether a file begins with an epoch's row of a run. */
+static bool has_epochs(FILE *f)
+{
+    char *line = malloc(EPOCH_BYTES_MAX);
+    json_t *row = line && fgets(line, EPOCH_BYTES_MAX, f) ? json_loads(line, 0, NULL) : NULL;
+    const bool found =
+        json_is_integer(json_object_get(row, "epoch")) && json_is_real(json_object_get(row, "ended"));
+    json_decref(row);
+    free(line);
+    return found;
+}
+
+/* An earlier run's epochs would be taken for this one's. */
+static pst_rc remove_epochs(const char *dir)
+{
+    char path[PST_PATH_MAX + 32];
+    (void)snprintf(path, sizeof path, "%s/" PST_REPORT_EPOCHS, dir);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return errno == ENOENT ? PST_OK : pst_fail_errno("cannot open the earlier run's %s", path);
+    const bool ours = has_epochs(f);
+    (void)fclose(f);
     if (!ours)
         return pst_fail(PST_E_STATE, "%s was not written by a run: move it away, or choose another --run-dir",
                         path);
@@ -339,6 +369,8 @@ pst_rc run_dir_open(char dir[PST_PATH_MAX], const char *name, const char *id, co
     pst_rc rc = make_dir(dir, name, id, resumes, lock);
     if (rc == PST_OK)
         rc = remove_report(dir);
+    if (rc == PST_OK && !(resumes && same_dir(dir, resumes)))
+        rc = remove_epochs(dir);
     if (rc != PST_OK)
         return rc;
     sweep(dir);

@@ -1,8 +1,9 @@
 /* run_dir.h: the directory of a run, and what may be removed from it. README.md of this room has the rule.
  *
- * A run writes `lock`, `live.json`, `report.json`, `pipeline.json` and files in logs/, plan/, checkpoints/,
- * trace/ and mps/. Its supervisor holds a flock on `lock`, whose text is "PID ID" or "PID ID made INODE". The
- * second form says that a run made the directory of this inode: only such a directory is ever removed.
+ * A run writes `lock`, `live.json`, `epochs.jsonl`, `report.json`, `pipeline.json` and files in logs/, plan/,
+ * checkpoints/, trace/ and mps/. Its supervisor holds a flock on `lock`, whose text is "PID ID" or "PID ID
+ * made INODE". The second form says that a run made the directory of this inode: only such a directory is
+ * ever removed.
  *
  * Owner: the caller owns the descriptors. Threads: one. */
 #ifndef PST_RUN_DIR_H

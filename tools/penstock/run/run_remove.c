@@ -17,9 +17,9 @@
 /* What a run without a report and without a checkpoint has written, by directory. A stage that writes another
  * file adds it here. The lock is removed last. */
 static const struct {
-    const char *dir, *names[5]; /* patterns of fnmatch */
+    const char *dir, *names[6]; /* patterns of fnmatch */
 } known[] = {
-    {".", {"live.json", RUN_PIPELINE_NAME, "buckets.safetensors"}},
+    {".", {"live.json", RUN_PIPELINE_NAME, "epochs.jsonl", "stop.json", "buckets.safetensors"}},
     {"logs", {"*.log"}},
     {"plan", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}},
     {"plan-*", {"plan.json", "hotness.npy", "cache.npy", "lists.npy"}}, /* of another planner */

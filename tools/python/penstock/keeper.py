@@ -1,7 +1,8 @@
 """keeper: runs a command for another process, and ends with it: python3 keeper.py PID GRACE_S FOLDER COMMAND...
 
 If process PID, its parent, dies, or the keeper gets SIGINT or SIGTERM, the command gets that signal (or SIGTERM), and
-SIGKILL GRACE_S later. If the parent is dead when the command has ended, the keeper removes FOLDER in its place."""
+SIGKILL GRACE_S later. If the parent is dead when the command has ended, or before it was started, the keeper removes
+FOLDER in its place."""
 import ctypes
 import os
 import select
@@ -14,9 +15,19 @@ import time
 PR_SET_PDEATHSIG = 1
 
 
+def watched(parent):
+    """A descriptor that tells when the parent dies; None: it has died, and its number may be another's."""
+    try:
+        watch = os.pidfd_open(parent)
+    except ProcessLookupError:
+        return None
+    return watch if os.getppid() == parent else None
+
+
 def main(parent, grace_s, folder, *command):
-    watch = os.pidfd_open(int(parent))
-    if os.getppid() != int(parent):  # it died before it could be watched, and its number may be another's
+    watch = watched(int(parent))
+    if watch is None:
+        shutil.rmtree(folder, ignore_errors=True)
         return 1
     asked = []
     wake, waker = os.pipe()

@@ -1,5 +1,5 @@
 """penstock page: one HTML file that shows runs. The command `penstock page` starts this module:
-python3 -m penstock.page PROGRAM RUN... [--out FILE] [--tensorboard DIR]"""
+python3 -m penstock.page PROGRAM RUN... [--out FILE] [--tensorboard DIR [--follow]]"""
 import argparse
 import os
 import signal
@@ -9,7 +9,7 @@ import sys
 from . import aside
 from .pages import document, reports
 from .pages.reports import Bad
-from .tensorboard import to_tensorboard
+from .tensorboard import follow, to_tensorboard
 
 RUNS_MAX = 12  # more curves than this cannot be told apart
 ABOUT = """Writes one HTML file that shows one run or compares several runs. The page shows curves of the training, the time
@@ -18,7 +18,8 @@ If a run was started with --trace, the page also shows what its stages did over 
 no network.
 
 With --tensorboard, the command writes the epochs and results of each run as events for TensorBoard instead. This needs
-the Python package tensorboard.
+the Python package tensorboard. With --follow, the runs may be active: the command writes each epoch when it ends, until
+all runs have ended.
 
 RUN is the directory of a run (`penstock runs` lists them), or its report.json."""
 
@@ -28,7 +29,10 @@ def options(argv):
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("--out", metavar="FILE", help="write the page to FILE; - is standard output (default: page.html in the directory of the first RUN)")
     parser.add_argument("--tensorboard", metavar="DIR", help="write events for TensorBoard to DIR/NAME for each run; write a page only if --out is given")
+    parser.add_argument("--follow", action="store_true", help="write events of active runs, epoch by epoch, until the runs end")
     given = parser.parse_args(argv)
+    if given.follow and (not given.tensorboard or given.out):
+        raise Bad("--follow writes events for TensorBoard: give --tensorboard DIR, and no --out")
     if len(given.runs) > RUNS_MAX:
         raise Bad(f"expected at most {RUNS_MAX} runs, found {len(given.runs)}")
     return given
@@ -46,6 +50,8 @@ def write(path, text):
 
 
 def make(given):
+    if given.follow:
+        return follow(given.runs, given.tensorboard, lambda text: print(text, flush=True))
     runs = reports.load(given.runs)
     if given.tensorboard:
         for run in runs:
