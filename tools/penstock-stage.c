@@ -1,5 +1,6 @@
 /* penstock-stage: hosts one stage, or several as threads of this process ("group").
  * usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...   (started by `penstock run`) */
+#include <execinfo.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include "common/util/file.h"
 
 #define STACK_BYTES (8u << 20)
+#define FRAMES_MAX 64 /* of a crash */
 
 struct member {
     struct pst_host_process *process;
@@ -110,6 +112,31 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)raise(number); /* the default action is in place again: SA_RESETHAND */
 }
 
+/* ---- a crash ------------------------------------------------------------------------------------- */
+
+/* Writes the calls that led to it to the log, then dies of the signal. */
+static void on_crash(int number)
+{
+    void *frames[FRAMES_MAX];
+    put_text("crashed. The calls that led to it, the last one first (`addr2line -fe FILE +OFFSET` finds the "
+             "line):\n");
+    backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), STDERR_FILENO);
+    (void)raise(number);
+}
+
+/* Not if a sanitizer has a handler, which tells more. */
+static void set_crash_signals(void)
+{
+    static const int numbers[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL};
+    void *frame;
+    (void)backtrace(&frame, 1); /* loads what it needs, which a handler must not */
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction now, crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            (void)sigaction(numbers[i], &crash, NULL);
+    }
+}
+
 /* The supervisor decides when a run ends, and tells the stages. So they end in order even if a terminal or a
  * batch system signals every process of the run. */
 static void set_signals(void)
@@ -121,6 +148,7 @@ static void set_signals(void)
     struct sigaction bus = {.sa_sigaction = on_bus_error,
                             .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
     (void)sigaction(SIGBUS, &bus, NULL);
+    set_crash_signals();
 }
 
 int main(int argc, char **argv)

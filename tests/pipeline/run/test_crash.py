@@ -29,6 +29,13 @@ def the_end_of_the_log_is_shown():
         assert r.code == 1 and "sink: died of signal 9" in r.err, r
         assert "these were its last words" in r.err and "line 15" in r.err and "line 2\n" not in r.err, r
         assert r.err.count(os.path.join(run.run_dir, "logs", "sink.log")) == 1, r
+        if SAN:
+            return  # whose handler tells of crashes
+        run = p.start(chain(), grouped=False)
+        wait_for(lambda: "sink" in processes(run) and os.path.exists(os.path.join(run.run_dir, "live.json")))
+        os.kill(processes(run)["sink"], signal.SIGSEGV)
+        r = run.wait(10)
+        assert r.code == 1 and "sink: died of signal 11" in r.err and "The calls that led to it" in r.err and "bin/penstock-stage(" in r.err, r
 
 
 @test
