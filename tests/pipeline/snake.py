@@ -5,6 +5,7 @@ from harness import *
 
 PACKAGE = os.path.join(ROOT, "tools", "python")
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
+TRAIN_AND_VAL = os.path.join(ROOT, "pipelines", "pytorch.json")
 EXAMPLES = os.path.join(ROOT, "stages", "examples")
 TORCH_PYTHON = os.environ.get("PENSTOCK_TORCH_PYTHON", sys.executable)
 sys.dont_write_bytecode = True
@@ -20,6 +21,12 @@ def need(module, python=TORCH_PYTHON):
     r = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True, env={**os.environ, "DGLBACKEND": "pytorch"})
     if r.returncode:
         raise Skip(f"{python} has no {module}: {r.stderr.strip().splitlines()[-1]}")
+
+
+def lines_of(path):
+    """The number of lines of a file."""
+    with open(path) as f:
+        return len(f.read().splitlines())
 
 
 def program(place, body, name="program.py"):

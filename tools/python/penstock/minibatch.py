@@ -105,10 +105,12 @@ class Minibatch:
 
 
 class Hop:
-    """The sampled edges that one layer of a model aggregates over: from `sources` vertices to the first `targets`."""
+    """The sampled edges that one layer of a model aggregates over: from `sources` vertices to the first `targets`.
+    weights and relations: of each edge, as in a Minibatch; None: all weights are equal, or there is one relation."""
 
-    def __init__(self, indptr, indices, sources, targets):
+    def __init__(self, indptr, indices, sources, targets, weights=None, relations=None):
         self.indptr, self.indices, self.sources, self.targets = indptr, indices, sources, targets
+        self.weights, self.relations = weights, relations
 
     @property
     def edge_index(self):
@@ -137,11 +139,14 @@ class Tensors:
         import torch
         share = torch.from_numpy
         to = share if device is None else lambda array: share(array).to(device, non_blocking=True)
-        x = to(batch.features)
-        self.x = x.view(torch.bfloat16) if batch.feature_dtype == "bfloat16" else x
+        half = batch.feature_dtype == "bfloat16"
+        x = to(batch.features.view("<i2") if half else batch.features)  # versions of PyTorch before 2.3 have no uint16
+        self.x = x.view(torch.bfloat16) if half else x
         self.y, self.n_id, self.batch_size = to(batch.labels).long(), to(batch.vertices), batch.n[0]
-        self.layers = [Hop(to(indptr), to(indices), batch.n[h + 1], batch.n[h])
-                       for h, (indptr, indices) in reversed(list(enumerate(zip(batch.indptr, batch.indices))))]
+        maybe = lambda array: None if array is None else to(array)
+        hops = list(enumerate(zip(batch.indptr, batch.indices, batch.weights, batch.relations)))
+        self.layers = [Hop(to(indptr), to(indices), batch.n[h + 1], batch.n[h], maybe(weights), maybe(relations))
+                       for h, (indptr, indices, weights, relations) in reversed(hops)]
         if self.x.is_cuda:
             batch.fence = torch.cuda.Event()
             batch.fence.record()
