@@ -74,9 +74,10 @@ def step(x, y, hops):  # hops: (edge_index, targets) of each layer
     F.cross_entropy(x, y).backward()
     adam.step()
 
-def of_memory(t):
-    n, e = t.num_sampled_nodes, t.num_sampled_edges
-    step(t.x, t.y[:t.batch_size], [(t.edge_index, n[0] + n[1]), (t.edge_index[:, :e[0]], n[0])])
+def of_memory(t):  # vertices and edges are in the order of their hops
+    inner = int((t.edge_index[1] < t.batch_size).sum())  # edges to the seeds, which come first
+    targets = max(t.batch_size, int(t.edge_index[0, :inner].max()) + 1)  # the seeds and their neighbours
+    step(t.x, t.y[:t.batch_size], [(t.edge_index, targets), (t.edge_index[:, :inner], t.batch_size)])
 
 def epochs(loader, train):
     took = []
@@ -85,14 +86,15 @@ def epochs(loader, train):
         for batch in loader:
             train(batch)
         took.append(time.monotonic() - began)
-    return min(took[1:])  # the first one warms up
+    return took
 
 data = Data(x=torch.from_numpy(ds.features_float32()), y=torch.from_numpy(ds.labels.astype("int64")), edge_index=torch.from_numpy(ds.edge_index()).long())
 memory = NeighborLoader(data, [10, 5], input_nodes=torch.from_numpy(ds.train.astype("int64")), batch_size=BATCH, shuffle=True)
 in_memory = epochs(memory, of_memory)
 with penstock.batches(sys.argv[1], sys.argv[2], epochs=EPOCHS, batch=BATCH, fanout=[10, 5]) as loader:
     own = epochs(loader, lambda batch: step((t := batch.torch()).x, t.y, [(hop.edge_index, hop.targets) for hop in t.layers]))
-print(in_memory, own)
+print(min(in_memory[1:]), min(own[1:]))  # the first epochs warm up
+print(in_memory, own, file=sys.stderr)
 """
 
 
@@ -108,10 +110,11 @@ def as_fast_as_a_loader_in_memory():
     with Place() as p:
         command("gen", "community", p.path("data"), "--vertices", 20000, "--seed", 3, "--quiet")
         process = user(p, RACE, TORCH_PYTHON)
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=250)
         assert process.returncode == 0, err
         in_memory, own = map(float, out.split())
-        assert own <= 1.3 * in_memory, (own, in_memory)
+        print(f"# an epoch: {own:.2f} s from disk, {in_memory:.2f} s in memory")
+        assert own <= 1.3 * in_memory, err
 
 
 @test
