@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """first_use.py BUILD [--build] [--write] [WORD]...: measures how long the first tasks of a new user take, and how much they must write.
 
-Prints the table of pages/first-use.md; --write puts it there. Every number is measured here, but for the columns "before",
-which are those of the first review. --build also clones and builds the tree, which takes minutes; without it, that row and
-the row of `make run` keep what the page says. With words, only the tasks that contain one of them are measured. PENSTOCK_TORCH_PYTHON names an interpreter with PyTorch."""
+Prints the table of pages/first-use.md; --write puts it there, after each task, so that a run that is cut off keeps what it has
+measured. Every number is measured here, but for the columns "before", which are those of the first review. --build also clones
+and builds the tree, which takes minutes; without it, that row and the row of `make run` keep what the page says. With words,
+only the tasks that contain one of them are measured. PENSTOCK_TORCH_PYTHON names an interpreter with PyTorch and PyG."""
 import datetime
 import json
 import os
@@ -67,7 +68,7 @@ class Desk:
         with open(os.path.join(self.folder, run_dir, "report.json")) as f:
             return json.load(f)
 
-    def train(self, name, args, env=None, pipeline=HYPERION, epochs=5):
+    def train(self, name, args, env=None, pipeline=HYPERION, epochs=2):
         seconds = self.run(f"penstock run {pipeline} --dataset data/demo --epochs {epochs} --run-dir runs/{name} --quiet --set stages.planner.params.cpu_cache=2MiB {args}", env)
         report = self.report(f"runs/{name}")
         assert report["status"] == "ok" and report["io"]["requests"] > 0, report
@@ -183,17 +184,28 @@ def kept(task):
     return found[0] if found else "not measured"
 
 
-def table(desk, build, words):
-    for task, commands, files, before, time_before, measure in TASKS:
-        if (measure in (clone_and_build, make_run) and not build) or (words and not any(word in task for word in words)):
-            taken = kept(task)
-        else:
-            try:
-                taken = duration(measure(desk))
-            except Skipped as why:
-                taken = f"not measured: {why}"
-        print(f"{task}: {taken}", file=sys.stderr)
-        yield f"| {task} | {commands} | {written(files)} | {before or '-'} | {taken} | {time_before or '-'} |\n"
+def wanted(task, measure, build, words):
+    return (build or measure not in (clone_and_build, make_run)) and (not words or any(word in task for word in words))
+
+
+def row(at, taken):
+    task, commands, files, before, time_before, _ = TASKS[at]
+    return f"| {task} | {commands} | {written(files)} | {before or '-'} | {taken} | {time_before or '-'} |\n"
+
+
+def measured(desk, build, words):
+    """The table, first with what the page has, then after each task."""
+    rows = [row(at, kept(task[0])) for at, task in enumerate(TASKS)]
+    for at, (task, *_, measure) in enumerate(TASKS):
+        if not wanted(task, measure, build, words):
+            continue
+        try:
+            taken = duration(measure(desk))
+        except Skipped as why:
+            taken = f"not measured: {why}"
+        print(f"{task}: {taken}", file=sys.stderr, flush=True)
+        rows[at] = row(at, taken)
+        yield "".join(rows)
 
 
 def about():
@@ -204,17 +216,24 @@ def about():
     return f"Measured on {datetime.date.today()} at commit {commit}: {os.cpu_count()} cores ({name}), no GPU, load {load}.\n\n"
 
 
+def write(text):
+    with open(PAGE) as f:
+        before, rest = f.read().split(BEGIN)
+    with open(PAGE + ".new", "w") as f:
+        f.write(before + text + rest.split(END)[1])
+    os.replace(PAGE + ".new", PAGE)
+
+
 def main():
     build, *flags = sys.argv[1:]
     words = [flag for flag in flags if not flag.startswith("--")]
+    text = ""
     with tempfile.TemporaryDirectory(prefix="penstock-first-use-") as folder:
-        text = BEGIN + about() + HEAD + "".join(table(Desk(build, folder), "--build" in flags, words)) + END
+        for rows in measured(Desk(build, folder), "--build" in flags, words):
+            text = BEGIN + about() + HEAD + rows + END
+            if "--write" in flags:
+                write(text)
     print(text)
-    if "--write" in flags:
-        with open(PAGE) as f:
-            before, rest = f.read().split(BEGIN)
-        with open(PAGE, "w") as f:
-            f.write(before + text + rest.split(END)[1])
 
 
 if __name__ == "__main__":
