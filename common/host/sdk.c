@@ -66,8 +66,11 @@ bool pst_overlap(const struct pst_stage *self)
 
 void pst_bus_pass(struct pst_stage *self, uint64_t bytes)
 {
-    if (self->bus_bytes_per_s > 0)
-        pst_bus_take(&self->board->bus, self->bus_bytes_per_s, bytes, &self->board->stop);
+    if (self->bus_bytes_per_s <= 0)
+        return;
+    const uint64_t from = pst_clock_ns();
+    pst_bus_take(&self->board->bus, self->bus_bytes_per_s, bytes, &self->board->stop);
+    (void)atomic_fetch_add_explicit(&self->page->bus_ns, pst_clock_ns() - from, memory_order_relaxed);
 }
 
 uint64_t pst_bus_book_drive(struct pst_stage *self, uint64_t bytes, uint64_t now_ns)

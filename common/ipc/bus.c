@@ -46,6 +46,13 @@ uint64_t pst_bus_book(struct pst_bus *bus, double bytes_per_s, uint64_t bytes, u
     return book(bus, bytes_per_s, bytes, now);
 }
 
+double pst_bus_busy_s(const struct pst_bus *bus, double bytes_per_s)
+{
+    const uint64_t bytes = atomic_load_explicit(&bus->bytes, memory_order_relaxed) +
+                           atomic_load_explicit(&bus->drive_bytes, memory_order_relaxed);
+    return bytes_per_s > 0 ? (double)bytes / bytes_per_s : 0;
+}
+
 void pst_bus_take(struct pst_bus *bus, double bytes_per_s, uint64_t bytes, const _Atomic uint32_t *stop)
 {
     while (bytes > 0 && atomic_load_explicit(stop, memory_order_relaxed) == 0) {

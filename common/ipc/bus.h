@@ -30,6 +30,9 @@ struct pst_bus {
 PST_API_TEST void pst_bus_take(struct pst_bus *bus, double bytes_per_s, uint64_t bytes,
                                const _Atomic uint32_t *stop);
 
+/* Seconds that a bus of this rate has moved bytes, of memory and drives. */
+PST_API double pst_bus_busy_s(const struct pst_bus *bus, double bytes_per_s);
+
 /* Books a drive's transfer without waiting. Returns the time when it has passed, in ns. now_ns: the time now.
  */
 PST_API uint64_t pst_bus_book(struct pst_bus *bus, double bytes_per_s, uint64_t bytes, uint64_t now_ns);

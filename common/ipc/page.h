@@ -33,6 +33,7 @@ struct pst_page {
             _Atomic uint32_t in_flight;     /* disk operations */
             _Atomic uint64_t batch;         /* the last one it handled */
             _Atomic uint64_t copied_bytes;
+            _Atomic uint64_t bus_ns;  /* of the busy time: it waited for the pipeline's modelled bus */
             _Atomic uint64_t taken;   /* frames and credits that it has taken */
             _Atomic uint32_t early;   /* frames that came before their turn, at ordered inputs */
             _Atomic uint64_t missing; /* if early: the batch whose turn it is */

@@ -15,7 +15,8 @@ static void live_path(const char *run_dir, char out[4200])
 }
 
 pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t board_bytes, uint64_t pages_at,
-                      const char *const *names, const struct pst_run_part *parts, int n)
+                      const char *const *names, const struct pst_run_part *parts, int n,
+                      double bus_bytes_per_s)
 {
     char path[4200];
     json_t *list = json_array();
@@ -23,8 +24,9 @@ pst_rc pst_live_write(const char *run_dir, const char *board_path, uint64_t boar
         (void)json_array_append_new(list, json_pack("{ss ss si sb sb}", "name", names[i], "stage",
                                                     parts[i].stage, "worker", (int)parts[i].worker, "streams",
                                                     (int)parts[i].streams, "by_turn", (int)parts[i].by_turn));
-    json_t *j = json_pack("{ss sI sI so}", "board", board_path, "bytes", (json_int_t)board_bytes, "pages_at",
-                          (json_int_t)pages_at, "instances", list);
+    json_t *j =
+        json_pack("{ss sI sI sf so}", "board", board_path, "bytes", (json_int_t)board_bytes, "pages_at",
+                  (json_int_t)pages_at, "bus_bytes_per_s", bus_bytes_per_s, "instances", list);
     if (!j)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate live.json");
     live_path(run_dir, path);
@@ -80,6 +82,7 @@ pst_rc pst_live_open(struct pst_live *live, const char *run_dir)
         rc = pst_fail(PST_E_FORMAT, "%s: the shared memory %s does not belong to this run", run_dir, board);
     live->n = (int)n;
     live->pages_at = (uint64_t)pages_at;
+    live->bus_bytes_per_s = json_number_value(json_object_get(j, "bus_bytes_per_s"));
     json_decref(j);
     if (rc != PST_OK)
         pst_region_unmap(&live->map);

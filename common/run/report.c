@@ -98,6 +98,9 @@ void pst_report_stage(json_t *report, const char *name, const char *device, cons
         "wait_credit_s", seconds(&t, PST_PAGE_WAITS_CREDIT), "wait_disk_s", seconds(&t, PST_PAGE_WAITS_DISK),
         "items", (json_int_t)atomic_load(&page->items), "frames", (json_int_t)atomic_load(&page->frames),
         "bytes", (json_int_t)atomic_load(&page->bytes));
+    const uint64_t bus_ns = atomic_load(&page->bus_ns);
+    if (bus_ns > 0)
+        (void)json_object_set_new(j, "wait_bus_s", json_real((double)bus_ns * 1e-9));
     (void)json_object_set_new(json_object_get(report, "stages"), name, j);
 }
 
@@ -146,18 +149,19 @@ static void ratio(json_t *section, const char *name, const char *over, const cha
 }
 
 void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
-                      double span_s)
+                      double span_s, double bus_s)
 {
     char text[PST_NAME_MAX + 16];
     for (int i = 0; i < n; i++) {
         json_t *stage = json_object_get(json_object_get(report, "stages"), names[i]);
         parts[i].busy_s = num(stage, "busy_s");
         parts[i].disk_s = num(stage, "wait_disk_s");
+        parts[i].bus_s = num(stage, "wait_bus_s");
         if (parts[i].streams && span_s > 0)
             (void)json_object_set_new(stage, "share", json_real(pst_run_share(&parts[i], span_s)));
     }
     (void)json_object_set_new(report, "bound_by",
-                              pst_run_bound(parts, n, span_s, text) ? json_string(text) : json_null());
+                              pst_run_bound(parts, n, span_s, bus_s, text) ? json_string(text) : json_null());
 }
 
 void pst_report_process(json_t *report, const char *name, const struct rusage *used)

@@ -33,10 +33,11 @@ void pst_report_phases(json_t *report, double launched, double planned, double s
 void pst_report_gpus(json_t *report, int procs, const char *why);
 /* Why slots on a GPU change hands on the host. Call it after pst_report_gpus. */
 void pst_report_no_events(json_t *report, const char *why);
-/* Adds the bottleneck, and each stage's share of span_s, which is the time that the streams ran. Call it
- * after pst_report_stage was called for each of the n instances; it fills the times of parts. */
+/* Adds the bottleneck, and each stage's share of span_s, which is the time that the streams ran. bus_s: how
+ * long the modelled bus moved bytes meanwhile. Call it after pst_report_stage was called for each of the n
+ * instances; it fills the times of parts. */
 void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
-                      double span_s);
+                      double span_s, double bus_s);
 /* The pipeline's bus, what was read over it from CPU memory, and what drives moved over it. */
 void pst_report_bus(json_t *report, double bytes_per_s, double dilate, uint64_t bytes, uint64_t drive_bytes);
 

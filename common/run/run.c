@@ -252,6 +252,12 @@ static void from_instance(struct pst_supervisor *sv, int i, const char *type, co
     }
 }
 
+/* Bytes per second of the run; 0: it has no modelled bus. */
+static double bus_rate(const struct pst_supervisor *sv)
+{
+    return sv->pl->bus_bytes_per_s > 0 ? sv->pl->bus_bytes_per_s / sv->pl->bus_dilate : 0;
+}
+
 /* Writes down where the counters are, for `penstock top`. */
 static pst_rc tell_where(const struct pst_supervisor *sv)
 {
@@ -259,7 +265,7 @@ static pst_rc tell_where(const struct pst_supervisor *sv)
     struct pst_run_part parts[PST_STAGES_MAX];
     pst_run_parts(sv, names, parts);
     return pst_live_write(sv->opt->run_dir, sv->blocks[0].path, sv->blocks[0].bytes, sv->pages_at, names,
-                          parts, sv->ninstances);
+                          parts, sv->ninstances, bus_rate(sv));
 }
 
 static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *host, const char *type,
@@ -471,7 +477,8 @@ static void finish_report(struct pst_supervisor *sv)
     pst_report_phases(sv->report, sv->launched_at, sv->planned_at, sv->started_at, ended_at);
     pst_run_parts(sv, names, parts);
     pst_report_bound(sv->report, names, parts, sv->ninstances,
-                     sv->started_at > 0 ? ended_at - sv->started_at : 0);
+                     sv->started_at > 0 ? ended_at - sv->started_at : 0,
+                     sv->board != NULL ? pst_bus_busy_s(&sv->board->bus, bus_rate(sv)) : 0);
     if (sv->pl->bus_bytes_per_s > 0 && sv->board != NULL)
         pst_report_bus(sv->report, sv->pl->bus_bytes_per_s, sv->pl->bus_dilate,
                        atomic_load(&sv->board->bus.bytes), atomic_load(&sv->board->bus.drive_bytes));

@@ -140,12 +140,58 @@ def training_from_memory():
             assert r.report["io"]["requests"] == 0, r.report["io"]
 
 
-@test
-def training_from_a_slow_drive():
+# ---- twelve runs, each with a bottleneck that takes three times as long as the rest ---------------
+
+THREADS = ["--group", "all"]
+PLANS = ["stages.planner.params.hotness=presample", "stages.planner.params.epochs=150", "params.batch=128", "epochs=1"]
+SAMPLES = ["params.fanout=[20,20,20]", "params.batch=64", "epochs=25", "stages.trainer.run=discard", "stages.trainer.params={}",
+           'links[2].to="trainer.in"']
+READS = ["stages.planner.params.cpu_cache=0", "stages.disk.params.backend=emulated", "stages.disk.params.preset=optane",
+         "stages.disk.params.dilate=400", "epochs=1"]
+TRAINS = ["stages.trainer.params.hidden=256", "epochs=5"]
+SLOW_BUS = "bus.bytes_per_s=2e6"  # of 1.9 MB
+CACHED_ROWS = ["stages.planner.params.cpu_cache=64MiB", SLOW_BUS, "epochs=1"]
+READ_ROWS = ["stages.planner.params.cpu_cache=0", "stages.disk.params.backend=emulated", SLOW_BUS, "epochs=1"]
+WORK_US = 20000
+
+
+def of_hyperion(*runs):
+    """runs: (bottleneck, values of --set, more arguments)"""
+    if SAN:
+        raise Skip("a sanitizer slows the stages, but not the drives, the bus and the sleeps")
     with Place() as p:
-        drive = ["--set", "stages.disk.params.backend=emulated", "--set", "stages.disk.params.preset=optane", "--set", "stages.disk.params.dilate=100",
-                 "--set", "stages.planner.params.cpu_cache=0", "--epochs", 1]
-        bound(p, HYPERION, "disk (ssd)", *drive, data=small(p))
+        for want, sets, more in runs:
+            r = bound(p, HYPERION, want, *[word for text in sets for word in ("--set", text)], *more)
+            shares = [stage["share"] for stage in r.report["stages"].values() if "share" in stage]
+            assert all(0 <= share <= 1.01 for share in shares), shares
+
+
+@test
+def planner_and_sampler():
+    of_hyperion(("planner (cpu)", PLANS, []), ("sampler (cpu)", SAMPLES, []), ("sampler (cpu)", SAMPLES, THREADS))
+
+
+@test
+def disk_and_trainer():
+    of_hyperion(("disk (ssd)", READS, []), ("disk (ssd)", READS, THREADS), ("trainer (cpu)", TRAINS, []))
+
+
+@test
+def bus():
+    """The rows of the CPU tier wait for it, or those that drives read."""
+    of_hyperion(("sampler (bus)", CACHED_ROWS, []), ("sampler (bus)", CACHED_ROWS, THREADS), ("disk (bus)", READ_ROWS, []))
+
+
+@test
+def programs_that_compute_wait_or_release_late():
+    """A program that keeps each slot until the next one comes holds up nobody; one that also works does."""
+    with Place() as p:
+        for want, source_us, sink in (("sink (program)", 0, {"delay_us": WORK_US, "spins": True}),
+                                      ("sink (program)", WORK_US // 4, {"delay_us": WORK_US}),
+                                      ("source (cpu)", WORK_US, {"late": True}),
+                                      ("sink (program)", WORK_US // 4, {"delay_us": WORK_US, "late": True})):
+            r = bound(p, chain({"delay_us": source_us}, batches=25, sink=stage("swallow", **sink)), want, foreign=True)
+            assert r.report["swallow"]["batches"] == 25, r
 
 
 @test

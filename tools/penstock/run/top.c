@@ -21,7 +21,7 @@
 
 struct sample {
     struct pst_page_times times;
-    uint64_t items, bytes, batch, lookups, hits;
+    uint64_t items, bytes, batch, lookups, hits, bus_ns;
     uint32_t in_flight;
 };
 
@@ -44,6 +44,7 @@ static struct sample take(const struct pst_page *p)
                        .batch = atomic_load(&p->batch),
                        .lookups = atomic_load(&p->lookups),
                        .hits = atomic_load(&p->hits),
+                       .bus_ns = atomic_load(&p->bus_ns),
                        .in_flight = atomic_load(&p->in_flight)};
     pst_page_read(p, &s.times);
     return s;
@@ -117,7 +118,9 @@ static void show_stage(const char *name, const struct sample *now, const struct 
            (unsigned long long)now->batch);
 }
 
-static void show(struct pst_live *live, struct sample *before, double seconds, const struct look *look)
+/* before and bus_s: of the last look; they become those of this one. */
+static void show(struct pst_live *live, struct sample *before, double *bus_s, double seconds,
+                 const struct look *look)
 {
     char bound[PST_NAME_MAX + 16];
     struct sample now[PST_STAGES_MAX];
@@ -131,8 +134,11 @@ static void show(struct pst_live *live, struct sample *before, double seconds, c
             s[i][k] = passed(&now[i], &before[i], k, seconds);
         live->parts[i].busy_s = s[i][PST_PAGE_BUSY];
         live->parts[i].disk_s = s[i][PST_PAGE_WAITS_DISK];
+        live->parts[i].bus_s = (double)(now[i].bus_ns - before[i].bus_ns) * 1e-9;
     }
-    const bool found = pst_run_bound(live->parts, live->n, seconds, bound);
+    const double moved_s = pst_bus_busy_s(&pst_live_board(live)->bus, live->bus_bytes_per_s);
+    const bool found = pst_run_bound(live->parts, live->n, seconds, moved_s - *bus_s, bound);
+    *bus_s = moved_s;
     show_training(live, lookups, hits);
     printf("%-18s %6s %6s %7s %6s %9s %9s %6s %10s\n", "stage", states[PST_PAGE_BUSY],
            states[PST_PAGE_WAITS_INPUT], states[PST_PAGE_WAITS_CREDIT], states[PST_PAGE_WAITS_DISK],
@@ -221,13 +227,13 @@ int cmd_top(int argc, char **argv)
     for (int i = 0; i < live.n; i++)
         before[i] = take(pst_live_page(&live, i));
     const struct look look = look_of(STDOUT_FILENO);
-    double since = pst_now();
+    double since = pst_now(), bus_s = pst_bus_busy_s(&pst_live_board(&live)->bus, live.bus_bytes_per_s);
     do {
         (void)sleep(1);
         double now = pst_now();
         if (isatty(STDOUT_FILENO) && !once)
             printf("\033[H\033[J%s\n", dir);
-        show(&live, before, now - since, &look);
+        show(&live, before, &bus_s, now - since, &look);
         since = now;
     } while (!once && run_dir_is_held(dir));
     pst_live_close(&live);
