@@ -1,6 +1,7 @@
 """Every command block of the README, in order, in a copy of the tree, where `make check` is a dry run. And the links of
 every README."""
 import re
+import shlex
 
 from harness import *
 
@@ -30,12 +31,66 @@ def every_command_block():
         os.symlink(BUILD, os.path.join(copy, "build"))
         for block in blocks():
             script = re.sub(r"^make check$", "make -n check", block, flags=re.M)
-            r = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=copy, capture_output=True, text=True,
+            r = subprocess.run(["bash", "-euo", "pipefail", "-O", "failglob", "-c", script], cwd=copy, capture_output=True, text=True,
                                stdin=subprocess.DEVNULL)
             assert r.returncode == 0, f"{block}\nexit code {r.returncode}\n{r.stdout}\n{r.stderr}"
             assert "no rule" not in r.stderr
         with open(os.path.join(copy, "report.json")) as f:
             assert json.load(f)["status"] == "ok"
+        with open(os.path.join(copy, "trace.json")) as f:
+            names = {e["name"] for e in json.load(f)["traceEvents"]}
+        assert {"N 7.1", "S 7.1", "R 7.1", "L 7.1", "C 7", "T 7"} <= names, "the README's table shows these spans"
+        of_disk = []
+        for path in sorted(glob.glob(os.path.join(copy, "runs", "*", "report.json"))):
+            with open(path) as f:
+                report = json.load(f)
+            if any(word in " ".join(report["command"]) for word in ("cpu_cache=", "stages.disk.", "topology=ssd", "runs/first/pipeline.json")):
+                of_disk.append((report["io"]["requests"], report["command"]))
+        assert len(of_disk) >= 7 and all(requests > 0 for requests, _ in of_disk), of_disk
+
+
+def words_of(p, shell, script):
+    """What each command gets as its arguments after the shell's expansions. Of the programs, only mkdir and tee are run."""
+    stubs = "\n".join(f'{name}() {{ printf "%s|" {name} "$@"; printf "\\n"; }}' for name in ("penstock", "make", "cc", "sed", "pkg-config"))
+    os.makedirs(p.path("data"), exist_ok=True)
+    r = subprocess.run([*shell, stubs + "\n" + script.replace("build/bin/penstock", "penstock")], cwd=p.dir, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert r.returncode == 0 and r.stderr == "", (shell, script, r)
+    return r.stdout
+
+
+@test
+def zsh_reads_the_blocks_as_bash_does():
+    """Both end with an error if a pattern that nobody quoted matches no file."""
+    zsh, bash = shutil.which("zsh"), ["bash", "-euo", "pipefail", "-O", "failglob", "-c"]
+    if not zsh:
+        raise Skip("zsh is not installed")
+    with Place() as p:
+        said = ""
+        for block in blocks():
+            one, other = (words_of(p, shell, block) for shell in (bash, [zsh, "-feuo", "pipefail", "-c"]))
+            assert one == other, (one, other)
+            said += one
+        assert said.count("links[1].slots=2") == 1 and said.count("penstock|run|") > 10, said
+        for shell in (bash, [zsh, "-feuo", "pipefail", "-c"]):
+            try:
+                words_of(p, shell, "build/bin/penstock run --set links[1].slots=2")
+            except AssertionError as e:
+                assert "match" in str(e), e
+            else:
+                raise RuntimeError(f"{shell} accepts a pattern that matches nothing")
+
+
+@test
+def in_a_directory_with_nothing_in_it():
+    """No `make run` came before: the commands make data/ and runs/ themselves."""
+    first = next(block for block in blocks() if "--run-dir runs/first" in block)
+    with Place() as p:
+        os.mkdir(p.path("empty"))
+        script = first.replace("build/bin/penstock", shlex.quote(PENSTOCK)).replace("pipelines/", shlex.quote(ROOT) + "/pipelines/")
+        r = subprocess.run(["bash", "-euo", "pipefail", "-O", "failglob", "-c", script], cwd=p.path("empty"), capture_output=True, text=True)
+        assert r.returncode == 0, r
+        with open(p.path("empty/runs/first/report.json")) as f:
+            assert json.load(f)["io"]["requests"] > 0
 
 
 @test
