@@ -15,7 +15,14 @@
 #include "common/util/file.h"
 
 #define STACK_BYTES (8u << 20)
-#define FRAMES_MAX 64 /* of a crash */
+#define FRAMES_MAX 64
+#define FRAMES_OF_SIGNAL 2 /* the handler, and what the kernel put below it */
+#define BACKTRACE_S 2      /* a crash inside the dynamic linker may have left its lock taken */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TELLS_CRASHES 0 /* the sanitizer does */
+#else
+#define TELLS_CRASHES 1
+#endif
 
 struct member {
     struct pst_host_process *process;
@@ -112,29 +119,28 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)raise(number); /* the default action is in place again: SA_RESETHAND */
 }
 
-/* ---- a crash ------------------------------------------------------------------------------------- */
-
-/* Writes the calls that led to it to the log, then dies of the signal. */
+/* The innermost call comes last, because the supervisor shows the end of the log. */
 static void on_crash(int number)
 {
+    static const char head[] = "penstock-stage: a fatal signal came here (the last call is at the end; "
+                               "addr2line -e FILE +OFFSET finds the line):\n";
     void *frames[FRAMES_MAX];
-    put_text("crashed. The calls that led to it, the last one first (`addr2line -fe FILE +OFFSET` finds the "
-             "line):\n");
-    backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), STDERR_FILENO);
-    (void)raise(number);
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(BACKTRACE_S);
+    put_text(head);
+    for (int i = backtrace(frames, FRAMES_MAX) - 1; i >= FRAMES_OF_SIGNAL; i--)
+        backtrace_symbols_fd(&frames[i], 1, STDERR_FILENO);
+    (void)raise(number); /* the default action is in place again: SA_RESETHAND */
 }
 
-/* Not if a sanitizer has a handler, which tells more. */
-static void set_crash_signals(void)
+static void tell_crashes(void)
 {
-    static const int numbers[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL};
+    static const int fatal[] = {SIGSEGV, SIGABRT, SIGILL, SIGFPE};
+    const struct sigaction crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
     void *frame;
     (void)backtrace(&frame, 1); /* loads what it needs, which a handler must not */
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction now, crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-            (void)sigaction(numbers[i], &crash, NULL);
-    }
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
+        (void)sigaction(fatal[i], &crash, NULL);
 }
 
 /* The supervisor decides when a run ends, and tells the stages. So they end in order even if a terminal or a
@@ -148,7 +154,8 @@ static void set_signals(void)
     struct sigaction bus = {.sa_sigaction = on_bus_error,
                             .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
     (void)sigaction(SIGBUS, &bus, NULL);
-    set_crash_signals();
+    if (TELLS_CRASHES)
+        tell_crashes();
 }
 
 int main(int argc, char **argv)

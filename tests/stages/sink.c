@@ -1,5 +1,6 @@
 /* sink: checks the pattern of source in batch order, and reports what it saw. It may keep `keep` slots
  * before it lets the oldest go. */
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -14,6 +15,7 @@ struct sink {
     int64_t delay_us;
     uint64_t factor, words;
     const char *section;
+    bool crash;
     bool whole; /* only for the port's whole_if */
     struct slots slots;
 };
@@ -59,6 +61,8 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
         if (!(ev->frame->flags & PST_LAST_PART))
             return PST_OK;
         rc = check(self, ev->frame);
+        if (s->crash)
+            (void)raise(SIGSEGV);
         s->batches += (ev->frame->flags & PST_LAST_MICRO) != 0;
         if (s->delay_us > 0) {
             struct timespec nap = {.tv_sec = s->delay_us / 1000000, .tv_nsec = s->delay_us % 1000000 * 1000};
@@ -104,6 +108,11 @@ static const struct pst_param_desc params[] = {
      .min = 1,
      .max = KEEP_MAX,
      .help = "slots kept before any is let go"},
+    {.name = "crash",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct sink, crash),
+     .def = "false",
+     .help = "dies of SIGSEGV at the first slot"},
     {.name = "delay_us",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct sink, delay_us),
