@@ -1,4 +1,5 @@
 /* caps_foreign.c: asks a program for its description with --describe, and caches the answer. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,51 @@
 
 #define DESCRIBE_DEADLINE_MS 10000 /* a Python interpreter on a cold disk */
 #define DESCRIBE_MAX_BYTES (1u << 18)
+#define NEIGHBOURS_MAX 4096 /* files of a folder that are looked at */
+#define STAMP_MAX 128
 
 /* ---- foreign stages -------------------------------------------------------------------------- */
 
-static void cache_path(const char *file, const struct stat *st, char out[4096])
+/* Of the files beside the program with the same ending: modules that it may import. In any order. */
+static uint64_t digest_of_neighbours(const char *file)
 {
-    char key[4352];
-    (void)snprintf(key, sizeof key, "%d %.4000s %lld %lld.%ld", PST_STAGE_ABI, file, (long long)st->st_size,
-                   (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+    char folder[4096], text[512];
+    (void)snprintf(folder, sizeof folder, "%s", file);
+    char *slash = strrchr(folder, '/');
+    const char *ending = strrchr(file, '.');
+    if (!slash || !ending || strchr(ending, '/'))
+        return 0;
+    *slash = '\0';
+    DIR *d = opendir(folder[0] ? folder : "/");
+    uint64_t sum = 0;
+    struct stat st;
+    for (int i = 0; d && i < NEIGHBOURS_MAX; i++) {
+        const struct dirent *e = readdir(d);
+        const char *its = e ? strrchr(e->d_name, '.') : NULL;
+        if (!e)
+            break;
+        if (!its || strcmp(its, ending) != 0 || fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+            continue;
+        (void)snprintf(text, sizeof text, "%s %lld %lld.%ld", e->d_name, (long long)st.st_size,
+                       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+        sum += XXH3_64bits(text, strlen(text));
+    }
+    if (d)
+        (void)closedir(d);
+    return sum;
+}
+
+/* A description holds as long as this text is the same. */
+static void stamp_of(const char *file, const struct stat *st, char out[STAMP_MAX])
+{
+    (void)snprintf(out, STAMP_MAX, "%d %lld %lld.%ld %016llx", PST_STAGE_ABI, (long long)st->st_size,
+                   (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+                   (unsigned long long)digest_of_neighbours(file));
+}
+
+/* One file for each program. */
+static void cache_path(const char *file, char out[4096])
+{
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char dir[3000];
     (void)snprintf(dir, sizeof dir, "%.2900s%s",
@@ -31,7 +69,17 @@ static void cache_path(const char *file, const struct stat *st, char out[4096])
     (void)snprintf(out, 4096, "%s/penstock", dir);
     (void)mkdir(out, 0700);
     (void)snprintf(out, 4096, "%s/penstock/describe-%016llx.json", dir,
-                   (unsigned long long)XXH3_64bits(key, strlen(key)));
+                   (unsigned long long)XXH3_64bits(file, strlen(file)));
+}
+
+/* NULL: there is none, or it is of other files. */
+static json_t *cached(const char *path, const char *stamp)
+{
+    json_t *j = json_load_file(path, 0, NULL);
+    const char *its = json_string_value(json_object_get(j, "stamp"));
+    json_t *found = its && strcmp(its, stamp) == 0 ? json_incref(json_object_get(j, "description")) : NULL;
+    json_decref(j);
+    return found;
 }
 
 static pst_rc describe(struct pst_caps *caps)
@@ -57,10 +105,11 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
         return pst_fail_errno("cannot open stage %s", caps->file);
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_ARG, "stage %s: expected a program, found another kind of file", caps->file);
-    char cache[4096], aside[4200];
-    cache_path(caps->file, &st, cache);
+    char cache[4096], aside[4200], stamp[STAMP_MAX];
+    cache_path(caps->file, cache);
+    stamp_of(caps->file, &st, stamp);
     caps->foreign = true;
-    caps->described = json_load_file(cache, 0, NULL);
+    caps->described = cached(cache, stamp);
     if (caps->described && pst_desc_from_json(&caps->desc, caps->described, caps->file) == PST_OK)
         return PST_OK;
     json_decref(caps->described); /* a wrong answer in the cache: the program is asked again */
@@ -71,7 +120,9 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
     if (rc != PST_OK)
         return rc;
     (void)snprintf(aside, sizeof aside, "%s.%d", cache, (int)getpid());
-    if (json_dump_file(caps->described, aside, 0) == 0) /* a cache: doing without it is fine */
+    json_t *kept = json_pack("{ss sO}", "stamp", stamp, "description", caps->described);
+    if (kept && json_dump_file(kept, aside, 0) == 0) /* a cache: doing without it is fine */
         (void)rename(aside, cache);
+    json_decref(kept);
     return PST_OK;
 }

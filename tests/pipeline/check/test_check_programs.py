@@ -126,6 +126,21 @@ def descriptions_that_hang():
 
 
 @test
+def a_module_that_changes_changes_the_description():
+    with Place() as p:
+        os.environ["XDG_CACHE_HOME"] = p.path("cache")
+        run = program(p, "asked.sh", f"#!/bin/sh\n. {p.path('module.sh')}\n")
+        param = {"name": "size", "type": "int", "min": 1, "max": 9, "default": 3, "help": "how large"}
+        file = p.write(row(stages__a={"run": run, "params": {"size": 5}}))
+        for params, code in (([param], 0), ([{**param, "max": 4}], 2), ([], 2), ([param], 0)):
+            describes(p, "module.sh", params=params)
+            r = command("check", file, code=code)
+            assert code == 0 or "stages.a.params.size" in r.stderr, r
+        assert len(glob.glob(p.path("cache/penstock/*"))) == 1, "one file for a program"
+        del os.environ["XDG_CACHE_HOME"]
+
+
+@test
 def a_wrong_description_in_the_cache():
     """As an older version may have left it: the program is asked again, and the cache is right afterwards."""
     with Place() as p:
