@@ -63,7 +63,7 @@ struct lane {
     pthread_t thread;
     int number, tag; /* of its replica in the meeting; of its messages */
     struct message in, out;
-    char why[512];                             /* it failed; empty: it did not */
+    char why[512];                             /* it failed */
     bool left[PST_REPLICAS_MAX];               /* ranks that have said so */
     uint64_t messages, sent_bytes, tree_bytes; /* tree_bytes: without heads and farewells */
 };
@@ -81,7 +81,8 @@ struct ranks {
     int nlanes, members;
     pthread_mutex_t mpi;
     _Atomic int running;
-    _Atomic uint32_t reason; /* why another rank has left early; 0: none has */
+    _Atomic(struct lane *) failed; /* its `why` says why; NULL: none has */
+    _Atomic uint32_t reason;       /* why another rank has left early; 0: none has */
     _Atomic int who;
 };
 
@@ -355,6 +356,7 @@ static void *run_lane(void *arg)
     if (rc != PST_OK && !must_end(r)) {
         fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
         (void)snprintf(lane->why, sizeof lane->why, "%s", pst_error_text());
+        atomic_store(&r->failed, lane);
     }
     (void)atomic_fetch_sub(&r->running, 1);
     return NULL;
@@ -472,30 +474,32 @@ static void raise_alarm(struct ranks *r)
     (void)pthread_mutex_unlock(&r->mpi);
 }
 
-/* Until all lanes have ended. */
+/* Until all lanes, and the stages of this rank, have ended: the launcher may end all ranks as soon as one
+ * has. */
 static pst_rc serve(struct ranks *r)
 {
-    bool carrying = false;
+    bool carrying = false, ended = false;
     uint32_t told = 0;
     pst_rc rc = PST_OK;
-    while (rc == PST_OK && !(carrying && atomic_load(&r->running) == 0)) {
+    while (rc == PST_OK && !atomic_load(&r->failed) && !(ended && atomic_load(&r->running) == 0)) {
         json_t *message = hear(r, TICK_MS);
         if (is(message, "carry") && !carrying) {
             carrying = true;
             rc = start_lanes(r, message);
         } else if (is(message, "stop") && !carrying) {
             rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
+        } else if (is(message, "stop") || is(message, "end")) {
+            ended = true;
         }
         json_decref(message);
         look_for_alarm(r);
         if (rc == PST_OK)
             rc = tell_left(r, &told);
     }
-    for (int l = 0; l < r->nlanes && rc == PST_OK; l++) {
+    if (rc == PST_OK && atomic_load(&r->failed))
+        rc = pst_fail(PST_E_PEER, "%s", atomic_load(&r->failed)->why);
+    for (int l = 0; l < r->nlanes && rc == PST_OK; l++)
         (void)pthread_join(r->lanes[l]->thread, NULL);
-        if (r->lanes[l]->why[0])
-            rc = pst_fail(PST_E_PEER, "%s", r->lanes[l]->why);
-    }
     return rc == PST_OK ? tell_left(r, &told) : rc;
 }
 

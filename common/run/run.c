@@ -206,6 +206,8 @@ static void on_done(struct pst_supervisor *sv, struct pst_run_instance *in)
     if (!sv->stopping)
         sv->since = pst_clock_s() + EXIT_DEADLINE_S;
     sv->stopping = true;
+    if (sv->ranks.greeted)
+        pst_run_tell_type(sv, "ranks", "end");
 }
 
 static void from_instance(struct pst_supervisor *sv, int i, const char *type, const json_t *m)
