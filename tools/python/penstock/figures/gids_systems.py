@@ -56,7 +56,7 @@ def system_row(ssd, name, found):
     gain = median([steady_s(r) / steady_s(g) for r, g in zip(reports, found["gids"])])
     return [ssd, name, first["cache"]["hits"] / first["cache"]["lookups"], first["io"]["requests"] / first["sampler"]["batches"],
             median([steady_s(r) for r in reports]), gain,
-            *(median([r["super_batches"][k] / epochs for r in reports]) if parts else None for k in ("sample_s", "inspect_s", "gather_s")),
+            *(median([r["super_batches"][k] / epochs for r in reports]) if parts else "-" for k in ("sample_s", "inspect_s", "gather_s")),
             median([r["trainer"]["train_s"] / epochs for r in reports])]
 
 
