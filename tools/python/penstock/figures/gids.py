@@ -12,7 +12,7 @@ FULL = {
     "mapping": {"vertices": 150000, "edges": 1500000, "features": (64, 1024), "train": 192, "batch": 64, "epochs": 2, "hidden": 128, "memory_mib": 256},
     "counts": {"vertices": 1000000, "edges": 15000000, "batch": 32},
     "burst": {"accesses": (64, 256, 1024, 4096, 16384), "ssds": (1, 2, 4), "burst_s": 0.2, "access_s": 3e-5},
-    "buffer": {"vertices": 100000, "edges": 1500000, "features": 128, "train": 10000, "batch": 200, "epochs": 2, "dilate": 30, "slots": 3},
+    "buffer": {"vertices": 60000, "edges": 900000, "features": 128, "train": 6000, "batch": 200, "epochs": 2, "dilate": 60, "slots": 3},
     "systems": {"vertices": 60000, "edges": 900000, "features": 128, "train": 3072, "batch": 64, "epochs": 3, "hidden": 32, "slots": 32, "layer": 512,
                 "dilate": {"980pro": 12, "optane": 40}},
 }
