@@ -101,8 +101,8 @@ struct pst_supervisor {
     json_t *oneshots[PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX]; /* by stage: port -> path */
     json_t *report;
     bool allocated, opened, started, stopping;
-    bool hurried; /* the user asked to stop twice */
-    bool enough;  /* the pipeline's `stop` ends the run */
+    bool hurried;     /* the user asked to stop twice */
+    bool enough;      /* the pipeline's `stop` ends the run */
     bool epochs_told; /* that epochs.jsonl could not be written */
     struct pst_run_stop stop;
     enum pst_run_end end;
