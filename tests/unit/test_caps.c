@@ -184,8 +184,10 @@ static void test_descriptions(void **state)
     refused(&d, "found \"split:m\"");
     d.dataset = "targets:m=mse";
     refused(&d, "found \"targets:m=mse\"");
-    d.dataset = "features:n=1";
-    refused(&d, "found \"features:n=1\"");
+    d.dataset = "splits:n=1";
+    refused(&d, "found \"splits:n=1\"");
+    d.dataset = "split:n:q=1";
+    refused(&d, "found \"split:n:q=1\"");
     struct pst_port_desc ports[PST_PORTS_MAX + 2] = {0};
     d = good;
     d.ports = ports;
