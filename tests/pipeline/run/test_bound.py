@@ -137,7 +137,7 @@ def training_from_memory():
     with Place() as p:
         for args in ([], ["--group", "all"], ["--set", "stages.sampler.instances=2", "--set", "links[1].slots=2"]):
             r = bound(p, HYPERION, "trainer (cpu)", "--epochs", 1, *args, data=small(p))
-            assert r.report["io"]["requests"] == 0, r.report["io"]
+            assert r.report["io"]["requests"] == 0 and r.report["cache"]["rows"] == 4000, r.report  # of all samplers
 
 
 # ---- twelve runs, each with a bottleneck that takes three times as long as the rest ---------------
