@@ -101,6 +101,9 @@ def small_outputs():
     with Place() as p:
         pl = pipeline({"source": stage("source", batches=5), "sink": stage("sink")}, links("source.out", "sink.in"))
         assert "ok, 2 stages, 1 route\n" in command("check", p.write(pl)).stdout
+        longer = pipeline({**pl["stages"], "a": stage("passthrough")}, links("source.out", "a.in"))
+        added = command("check", p.write(longer), "--set", 'links[1]={"from": "a.out", "to": "sink.in"}', "--device", "auto", "--dataset", p.data)
+        assert "ok, 3 stages, 1 route\n" in added.stdout, added
         for name, kind in (("p", "npy"), ("q", "csv")):
             said = command("export", p.data, p.path(name), "--format", kind).stdout
             assert said.startswith(f"{p.path(name)}: 2000 vertices") and said.endswith(f" edges, as {kind}\n") and said.count("\n") == 1, said
