@@ -555,8 +555,9 @@ int main(int argc, char **argv)
      * and the supervisor has not written its report yet. */
     if (failed && ranks.joined)
         raise_alarm(&ranks);
-    while (failed)
-        (void)pause();
+    if (failed)
+        for (;;)
+            (void)pause();
     rc = report(&ranks);
     if (rc == PST_OK)
         rc = say(&ranks, json_pack("{ss}", "type", "done"));
