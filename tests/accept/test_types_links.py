@@ -1,8 +1,8 @@
 """Graphs with types, and links. R-GCN on am_kg, the knowledge graph of the Amsterdam Museum (kgbench, Bloem et al. 2021):
-imported with the relation of each
-triple, and with the inverse of each relation as a relation of its own, as R-GCN has it. The data has no features, so each
-vertex gets how many triples of each relation it has, and random numbers. R-GCN, with and without bases, must be better than
-GraphSAGE, which does not tell relations apart. The data's README has no figure for this graph; the figures are printed.
+imported with the relation of each triple, and with the inverse of each relation as a relation of its own, as R-GCN has it.
+The data has no features, so each vertex gets how many triples of each relation it has, and random numbers. R-GCN, with and
+without bases, must be better than GraphSAGE, which does not tell relations apart. The data's README has no figure for this
+graph; the figures are printed.
 
 Link prediction on ogbl_ddi (Hu et al. 2020): GraphSAGE with learned inputs and a perceptron that scores pairs, with the official
 split and negatives. The mean test Hits@20 of the seeds must be at least 0.45 (OGB's leaderboard: 0.539 +- 0.047). A second run of
