@@ -421,7 +421,7 @@ static pst_rc report(struct ranks *r)
         sent += (json_int_t)r->lanes[l]->sent_bytes;
         tree += (json_int_t)r->lanes[l]->tree_bytes;
     }
-    return say(r, json_pack("{ss ss s{si si sI sI sI}}", "type", "report", "section", "ranks", "data", "rank",
+    return say(r, json_pack("{ss ss s{si si sI sI sI}}", "type", "report", "section", "mpi", "data", "rank",
                             r->rank, "ranks", r->ranks, "messages", messages, "sent_bytes", sent,
                             "tree_bytes", tree));
 }

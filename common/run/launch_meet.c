@@ -200,7 +200,7 @@ void pst_run_hear_ranks(struct pst_supervisor *sv, const char *type, const json_
     } else if (strcmp(type, "left") == 0) {
         on_left(sv, m);
     } else if (strcmp(type, "report") == 0) {
-        (void)json_object_set(sv->report, "ranks", json_object_get(m, "data"));
+        (void)json_object_set(sv->report, "mpi", json_object_get(m, "data"));
     } else if (strcmp(type, "done") == 0) {
         sv->ranks.done = true;
     } else if (strcmp(type, "failed") == 0) {

@@ -42,7 +42,7 @@ static bool is_reserved(const char *key)
     static const char *const keys[] = {"status",    "pipeline",  "seed",    "run_dir",  "dataset",  "stages",
                                        "gpus",      "processes", "phases",  "bound_by", "failures", "verdict",
                                        "bus",       "schema",    "version", "commit",   "started",  "command",
-                                       "directory", "host",      "stopped", "warnings", "ranks"};
+                                       "directory", "host",      "stopped", "warnings", "mpi"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;

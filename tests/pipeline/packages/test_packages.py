@@ -106,7 +106,8 @@ def debian_packages_divide_the_files():
             raise Skip(f"{tool} is not installed")
     with Place() as p:
         made = {os.path.basename(path).split("_")[0]: path for path in make("deb", p)}
-        assert sorted(made) == ["penstock", "penstock-dev", "python3-penstock"]
+        mpi = ["penstock-mpi"] if os.path.exists(os.path.join(BUILD, "bin", "penstock-ranks")) else []
+        assert sorted(made) == ["penstock", "penstock-dev", *mpi, "python3-penstock"], made
         listed, fields = {}, {}
         for package, path in made.items():
             rows = subprocess.run(["dpkg-deb", "-c", path], capture_output=True, text=True, check=True).stdout.splitlines()

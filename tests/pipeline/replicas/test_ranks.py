@@ -22,9 +22,9 @@ def ranks_train_as_one_machine_does():
             seeds = 0
             for rank in range(ranks):
                 report = report_of(run.run_dir, rank)
-                assert report["status"] == "ok" and report["ranks"]["rank"] == rank, report
+                assert report["status"] == "ok" and report["mpi"]["rank"] == rank, report
                 least = expected_bytes(run.report, ranks)
-                sent = report["ranks"]["sent_bytes"]
+                sent = report["mpi"]["sent_bytes"]
                 assert least <= sent <= 1.02 * least, (ranks, replicas, sent, least)
                 seeds += report["trainer"]["seeds"]
             assert seeds == EPOCHS * SEEDS, seeds

@@ -52,6 +52,7 @@ class Minibatch:
     micro: int
     last_micro: bool
     batch_seeds: int
+    positives: int
     feature_dim: int
     feature_dtype: str
     digest: int
@@ -69,6 +70,8 @@ class Minibatch:
     def indptr(self) -> list[NDArray[np.int32]]: ...
     @property
     def indices(self) -> list[NDArray[np.int32]]: ...
+    @property
+    def pairs(self) -> NDArray[np.int32] | None: ...
     @property
     def weights(self) -> list[NDArray[np.float32] | None]: ...
     @property
