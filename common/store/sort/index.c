@@ -39,7 +39,8 @@ static void write_parts(FILE *f, const struct index_part *of)
                             .min = b->min,
                             .max = b->max};
         (void)fwrite(&part, sizeof part, 1, f);
-        (void)fwrite(b->extent, sizeof *b->extent, b->extents, f);
+        if (b->extents > 0) /* a bucket without keys has no array */
+            (void)fwrite(b->extent, sizeof *b->extent, b->extents, f);
     }
     if (of->splitters == NULL)
         return;
