@@ -34,6 +34,7 @@ void pst_cu_host_counts_bus(const void *at, size_t bytes)
 
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes)
 {
+    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     pst_cu_host_counts_add(PST_HOST_COPIES);
     pst_cu_host_counts_bus(a, bytes);
     pst_cu_host_counts_bus(b, bytes);

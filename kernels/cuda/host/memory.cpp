@@ -453,30 +453,29 @@ cudaError_t cudaHostUnregister(void *at)
                                                       : pst_cu_host_keep(cudaErrorHostMemoryNotRegistered);
 }
 
+static bool is_pinned(const void *at)
+{
+    const auto next = st().pinned.upper_bound(static_cast<const char *>(at));
+    return next != st().pinned.begin() && at < std::prev(next)->first + std::prev(next)->second;
+}
+
+bool pst_cu_host_on_gpu(const void *at)
+{
+    const auto in = [at](const auto &o) { return (size_t)((char *)at - o.second.mapped) < o.second.bytes; };
+    return device_of(at) >= 0 || std::any_of(st().open.begin(), st().open.end(), in);
+}
+
 cudaError_t cudaHostGetDevicePointer(void **out, void *at, unsigned)
 {
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
-    const char *p = static_cast<char *>(at);
-    auto after = st().pinned.upper_bound(p);
-    if (after == st().pinned.begin() || p >= std::prev(after)->first + std::prev(after)->second)
-        return pst_cu_host_keep(cudaErrorInvalidValue);
     *out = at;
-    return cudaSuccess;
+    return is_pinned(at) ? cudaSuccess : pst_cu_host_keep(cudaErrorInvalidValue);
 }
 
 bool pst_cu_host_pageable(const void *at)
 {
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
-    const auto next = st().pinned.upper_bound(static_cast<const char *>(at));
-    const bool pinned = next != st().pinned.begin() && at < std::prev(next)->first + std::prev(next)->second;
-    return !pinned && !pst_cu_host_on_gpu(at);
-}
-
-bool pst_cu_host_on_gpu(const void *at)
-{
-    const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
-    const auto in = [at](const auto &o) { return (size_t)((char *)at - o.second.mapped) < o.second.bytes; };
-    return device_of(at) >= 0 || std::any_of(st().open.begin(), st().open.end(), in);
+    return !is_pinned(at) && !pst_cu_host_on_gpu(at);
 }
 
 /* ---- handles of memory --------------------------------------------------------------------------- */

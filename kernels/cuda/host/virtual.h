@@ -44,7 +44,7 @@ void pst_cu_host_event_end(pst_cu_host_shared_event *event); /* by its maker */
 void pst_cu_host_event_handle(int device, const pst_cu_host_shared_event *event, cudaIpcEventHandle_t *out);
 pst_cu_host_shared_event *pst_cu_host_event_open(const cudaIpcEventHandle_t *handle, cudaError_t *error);
 
-/* Is it memory of a virtual GPU? */
+/* Is it memory of a virtual GPU? The caller holds the lock, as whoever runs a kernel does. */
 bool pst_cu_host_on_gpu(const void *at);
 /* Is it memory of the host that no GPU can reach? */
 bool pst_cu_host_pageable(const void *at);
