@@ -208,10 +208,7 @@ def ranks_with_a_network_of_their_own():
         owners = machines.sockets()
         assert owners and not {name for name in owners if re.match("penstock", name)} - {"penstock-ranks"}, owners
         print(f"# sockets of networks: {sorted(owners)}")
-        begin = time.time()
-        os.kill(processes_of(slow.run_dir, 2)["disk.0"], signal.SIGKILL)
-        ended = slow.wait(60)
-        assert time.time() - begin < RANKS_END_S and ended.code != 0, ended
+        ended = end_by_kill(slow, processes_of(slow.run_dir, 2)["disk.0"], "disk.0 of rank 2", RANKS_END_S)
         assert "error: rank 2 (node-3): disk.0: died of signal 9 (Killed)" in ended.err, ended
         wait_for(lambda: not leftovers(), 5)
 

@@ -58,13 +58,7 @@ def strike_rank(p, ranks, rank, name):
     """Kills a process of one rank: all ranks end, and nothing is left. Returns the directory of the run."""
     run = start_ranks(p, ranks, 1, *SLOW, "--epochs", 1_000_000)
     wait_for(lambda: has_checkpoint(run.run_dir))
-    pid = processes_of(run.run_dir, rank)[name]
-    begin = time.time()
-    os.kill(pid, signal.SIGKILL)
-    ended = run.wait(60)
-    took = time.time() - begin
-    assert took < RANKS_END_S, f"{name} of rank {rank}: the run took {took:.1f} s to end\n{ended}"
-    assert ended.code != 0, ended
+    ended = end_by_kill(run, processes_of(run.run_dir, rank)[name], f"{name} of rank {rank}", RANKS_END_S)
     if name != "supervisor":
         told = [line for line in ended.err.splitlines() if line.startswith(f"error: rank {rank} (")]
         assert any(f"{name}: died of signal 9 (Killed)" in line for line in told), ended

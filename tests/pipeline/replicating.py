@@ -25,17 +25,22 @@ def trained(p, replicas, *args, **more):
     return outcome(replicated(p, replicas, *args, **more).report)
 
 
-def strike(p, replicas, name, *args):
-    """Kills a process of a run in the middle of its work: all others end within END_S, and nothing is left."""
-    run = start(p, replicas, *ENDLESS, *args)
-    wait_for(lambda: has_checkpoint(run.run_dir))
-    pid = processes(run)[name]
+def end_by_kill(run, pid, name, limit_s):
+    """Kills a process of a run: all others must end within limit_s. Returns how the run ended."""
     begin = time.time()
     os.kill(pid, signal.SIGKILL)
     ended = run.wait(60)
     took = time.time() - begin
-    assert took < END_S, f"{name}: the run took {took:.1f} s to end\n{ended}"
+    assert took < limit_s, f"{name}: the run took {took:.1f} s to end\n{ended}"
     assert ended.code != 0, ended
+    return ended
+
+
+def strike(p, replicas, name, *args):
+    """Kills a process of a run in the middle of its work: all others end within END_S, and nothing is left."""
+    run = start(p, replicas, *ENDLESS, *args)
+    wait_for(lambda: has_checkpoint(run.run_dir))
+    ended = end_by_kill(run, processes(run)[name], name, END_S)
     if name != "supervisor":
         assert f"error: {name}: died of signal 9 (Killed)" in ended.err, ended
     wait_for(lambda: not leftovers(), 2)
