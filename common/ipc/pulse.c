@@ -53,15 +53,47 @@ bool pst_pulse_inherit(int fd)
     return dup2(fd, INHERITED_FD) == INHERITED_FD;
 }
 
+static struct timespec next_beat(void)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += BEAT_MS * 1000000L;
+    at.tv_sec += at.tv_nsec / 1000000000L;
+    at.tv_nsec %= 1000000000L;
+    return at;
+}
+
 static void *beat(void *arg)
 {
     struct pst_heart *heart = arg;
-    while (!atomic_load(&heart->stop)) {
+    (void)pthread_mutex_lock(&heart->lock);
+    while (!heart->stop) {
         atomic_fetch_add_explicit(&heart->counts[heart->index], 1, memory_order_relaxed);
-        struct timespec nap = {.tv_nsec = BEAT_MS * 1000000L};
-        (void)nanosleep(&nap, NULL);
+        const struct timespec until = next_beat();
+        while (!heart->stop && pthread_cond_timedwait(&heart->stopped, &heart->lock, &until) == 0)
+            ; /* woken without a reason */
     }
+    (void)pthread_mutex_unlock(&heart->lock);
     return NULL;
+}
+
+/* The process need not wait for the next beat when it ends. */
+static void prepare(struct pst_heart *heart)
+{
+    pthread_condattr_t clock;
+    (void)pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&heart->stopped, &clock);
+    (void)pthread_condattr_destroy(&clock);
+    (void)pthread_mutex_init(&heart->lock, NULL);
+    heart->stop = false;
+}
+
+static void forget(struct pst_heart *heart)
+{
+    (void)pthread_cond_destroy(&heart->stopped);
+    (void)pthread_mutex_destroy(&heart->lock);
+    (void)munmap(heart->counts, PST_PAGE);
 }
 
 pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
@@ -80,11 +112,11 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
         return pst_fail_errno("cannot map the shared page of heartbeats");
     heart->counts = page;
     heart->index = (int)at;
-    atomic_store(&heart->stop, false);
+    prepare(heart);
     const int error = pthread_create(&heart->thread, NULL, beat, heart);
     if (error == 0)
         return PST_OK;
-    (void)munmap(page, PST_PAGE);
+    forget(heart);
     errno = error;
     return pst_fail_errno(
         "cannot start a thread for the heartbeat; the process limit may be reached (ulimit -u)");
@@ -92,7 +124,10 @@ pst_rc pst_heart_start(struct pst_heart *heart, const char *index)
 
 void pst_heart_stop(struct pst_heart *heart)
 {
-    atomic_store(&heart->stop, true);
+    (void)pthread_mutex_lock(&heart->lock);
+    heart->stop = true;
+    (void)pthread_cond_signal(&heart->stopped);
+    (void)pthread_mutex_unlock(&heart->lock);
     (void)pthread_join(heart->thread, NULL);
-    (void)munmap(heart->counts, PST_PAGE);
+    forget(heart);
 }

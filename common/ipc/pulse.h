@@ -25,7 +25,9 @@ bool pst_pulse_inherit(int fd);
 
 struct pst_heart {
     pthread_t thread;
-    _Atomic bool stop;
+    pthread_mutex_t lock;
+    pthread_cond_t stopped; /* ends the wait for the next beat */
+    bool stop;
     _Atomic uint64_t *counts;
     int index;
 };
