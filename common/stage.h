@@ -160,6 +160,7 @@ enum pst_param_path {
     PST_PATH_FILE,    /* a file */
     PST_PATH_FILES,   /* files or PCI addresses, separated by commas */
     PST_PATH_OR_NAME, /* a file, if the text has a '/'; else a name */
+    PST_PATH_MACHINE, /* a machine file, which `penstock check` reads; "": none */
 };
 
 struct pst_param_desc {
@@ -172,8 +173,11 @@ struct pst_param_desc {
     const char *choices;         /* ENUM: "a|b|c" */
 
     /* The value that this parameter must be equal to, in the stage that the slots (or the path) of an input
-     * come from: "PORT.PARAM"         the parameter PARAM of that stage "count(PORT.PARAM)"  the number of
-     * its elements It is not checked if the port is not linked, if that stage does not have the parameter, or
+     * come from:
+     *   "PORT.PARAM"          the parameter PARAM of that stage
+     *   "count(PORT.PARAM)"   the number of its elements
+     *   "PORT.PARAM:A=B"      no such value; but this parameter, an ENUM, is A if, and only if, PARAM is B
+     * It is not checked if the port is not linked, if that stage does not have the parameter, or
      * if PORT is an output. So both stages can use the same list of parameters. */
     const char *equals;
     const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
@@ -423,7 +427,24 @@ PST_API void pst_share(struct pst_stage *self, uint64_t bytes);
  * runtime's, and disappears with the run. NULL: pst_share was not called. */
 PST_API void *pst_shared(struct pst_stage *self);
 
+/* The same memory of another replica of this stage, which this replica may only read: "resident" memory,
+ * which lies with the replica's device for the whole run. The address is known from `open` on. The contents
+ * are there when the pipeline starts. NULL: that replica did not call pst_share, or belongs to another rank.
+ */
+PST_API const void *pst_shared_of(const struct pst_stage *self, int replica);
+
 /* ---- replicas that work together -------------------------------------------------------------------- */
+
+/* What a one-shot output's receivers are: the first linked stage that has replicas, or else the first linked
+ * stage. Returns how many replicas it has on this machine; 1: it has none; 0: the output is not linked. */
+PST_API int pst_receivers(const struct pst_stage *self, int port);
+/* The device of one of them, "cpu:1"; replica: from 0 to their number - 1. */
+PST_API const char *pst_receiver_device(const struct pst_stage *self, int port, int replica);
+/* The value of a parameter of theirs. An ENUM is its text. The fallback: they have no such parameter, or one
+ * of another type. */
+PST_API const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param,
+                                      const char *fallback);
+PST_API int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback);
 
 /* Call it in open, if the description says PST_REPLICAS_MEET. *out gets this replica's member of a collective
  * of all replicas (common/collective/collective.h), or NULL if there is only one. The runtime closes it. */

@@ -375,6 +375,29 @@ static pst_rc size(struct pst_stage *self)
     return rc;
 }
 
+/* Maps what other replicas of the stage on this machine share. */
+static pst_rc map_resident(struct pst_stage *self, const json_t *list)
+{
+    pst_rc rc = PST_OK;
+    for (size_t i = 0; i < json_array_size(list) && rc == PST_OK; i++) {
+        const json_t *j = json_array_get(list, i);
+        const char *path = json_string_value(json_object_get(j, "path"));
+        const json_int_t replica = json_integer_value(json_object_get(j, "replica"));
+        if (path && replica >= 0 && replica < PST_REPLICAS_MAX && replica != self->replica)
+            rc = map_shared(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                            -1, &self->resident[replica]);
+    }
+    return rc;
+}
+
+/* From the start on, what is shared can only be read. */
+static pst_rc seal(const struct pst_region *shared)
+{
+    return shared->base && mprotect(shared->base, shared->bytes, PROT_READ) != 0
+               ? pst_fail_errno("cannot make shared memory read-only")
+               : PST_OK;
+}
+
 /* Stages that have opened in this process. Their messages order what they wrote before the supervisor started
  * them, but only an atomic orders it for C's memory model, and for ThreadSanitizer. */
 static _Atomic int opened;
@@ -425,6 +448,8 @@ static pst_rc open_stage(struct pst_stage *self)
                         (uint64_t)json_integer_value(json_object_get(message, "shared_bytes")), -1,
                         &self->shared);
     if (rc == PST_OK)
+        rc = map_resident(self, json_object_get(message, "resident"));
+    if (rc == PST_OK)
         rc = pst_ports_open(self, message);
     if (rc == PST_OK && self->desc.open) {
         double t0 = pst_now();
@@ -447,9 +472,10 @@ static pst_rc run(struct pst_stage *self)
         return rc;
     json_decref(message);
     (void)atomic_load_explicit(&opened, memory_order_acquire);
-    if (self->shared.base && mprotect(self->shared.base, self->shared.bytes, PROT_READ) != 0)
-        return pst_fail_errno("cannot make shared memory read-only");
-    return run_loop(self);
+    rc = seal(&self->shared);
+    for (int r = 0; r < PST_REPLICAS_MAX && rc == PST_OK; r++)
+        rc = seal(&self->resident[r]);
+    return rc == PST_OK ? run_loop(self) : rc;
 }
 
 /* ---- ending -------------------------------------------------------------------------------------- */

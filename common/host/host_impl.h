@@ -91,9 +91,10 @@ struct pst_stage {
     void *control, *inbox;
     char control_endpoint[128];
     struct pst_region board_map;
-    struct pst_region shared;                    /* with the other instances of the stage */
-    struct pst_collective *collective;           /* NULL: not open */
-    const char *replica_names[PST_REPLICAS_MAX]; /* point into config */
+    struct pst_region shared;                     /* with the other instances of the stage */
+    struct pst_region resident[PST_REPLICAS_MAX]; /* what other replicas on this machine share, by number */
+    struct pst_collective *collective;            /* NULL: not open */
+    const char *replica_names[PST_REPLICAS_MAX];  /* point into config */
     struct pst_board *board;
     struct pst_page *page;
     struct pst_host_peer peers[PST_STAGES_MAX];

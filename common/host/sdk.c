@@ -198,6 +198,44 @@ void *pst_shared(struct pst_stage *self)
     return self->shared.base;
 }
 
+const void *pst_shared_of(const struct pst_stage *self, int replica)
+{
+    assert(replica >= 0 && replica < PST_REPLICAS_MAX);
+    return replica == self->replica ? self->shared.base : self->resident[replica].base;
+}
+
+static const json_t *receivers(const struct pst_stage *self, int port)
+{
+    return json_object_get(json_object_get(self->config, "receivers"), port_name(self, port));
+}
+
+int pst_receivers(const struct pst_stage *self, int port)
+{
+    return (int)json_array_size(json_object_get(receivers(self, port), "devices"));
+}
+
+const char *pst_receiver_device(const struct pst_stage *self, int port, int replica)
+{
+    const json_t *devices = json_object_get(receivers(self, port), "devices");
+    const char *device = json_string_value(json_array_get(devices, (size_t)replica));
+    assert(device != NULL && "there is no receiver of this number");
+    return device;
+}
+
+const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param, const char *fallback)
+{
+    const json_t *params = json_object_get(receivers(self, port), "params");
+    const char *text = json_string_value(json_object_get(params, param));
+    return text ? text : fallback;
+}
+
+int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+{
+    const json_t *params = json_object_get(receivers(self, port), "params"),
+                 *value = json_object_get(params, param);
+    return json_is_integer(value) ? json_integer_value(value) : fallback;
+}
+
 pst_rc pst_watch(struct pst_stage *self, int fd)
 {
     if (self->nfds == PST_HOST_FDS_MAX)

@@ -386,6 +386,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     (void)json_object_set_new(j, "dataset_digest", json_string(sv->opt->dataset_digest));
     (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
     pst_run_add_replica(sv, j, stage);
+    pst_run_add_receivers(sv, j, in->stage);
     (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
     if (sv->pl->bus_bytes_per_s > 0)
         (void)json_object_set_new(j, "bus_bytes_per_s",
@@ -477,11 +478,7 @@ json_t *pst_run_open_message(const struct pst_supervisor *sv, int index)
         json_pack("{ss ss sI sI si so so so so}", "type", "open", "board", sv->blocks[0].path, "board_bytes",
                   (json_int_t)sv->blocks[0].bytes, "pages_at", (json_int_t)sv->pages_at, "page", index,
                   "routes", routes, "regions", regions, "inputs", inputs, "outputs", outputs);
-    const struct pst_run_block *shared = &sv->blocks[1 + sv->graph->nroutes + in->stage];
-    if (shared->bytes > 0)
-        (void)json_object_set_new(message, "shared", json_string(shared->path));
-    if (shared->bytes > 0)
-        (void)json_object_set_new(message, "shared_bytes", json_integer((json_int_t)shared->bytes));
+    pst_run_add_shared(sv, message, in->stage);
     pst_run_add_meeting(sv, message, in->stage);
     return message;
 }
@@ -495,9 +492,7 @@ void pst_run_add_needs(struct pst_supervisor *sv, int index, const json_t *needs
     json_t *need;
     json_array_foreach((json_t *)(uintptr_t)needs, i, need)
     {
-        struct pst_run_block *shared = &sv->blocks[1 + sv->graph->nroutes + stage];
-        const uint64_t share = (uint64_t)json_integer_value(json_object_get(need, "shared"));
-        shared->bytes = share > shared->bytes ? pst_align_up(share, PST_PAGE) : shared->bytes;
+        pst_run_need_shared(sv, stage, (uint64_t)json_integer_value(json_object_get(need, "shared")));
         const char *name = json_string_value(json_object_get(need, "port"));
         int port = name ? pst_desc_port(sv->pl->stages[stage].caps.desc, name) : -1;
         uint64_t bytes = (uint64_t)json_integer_value(json_object_get(need, "bytes"));

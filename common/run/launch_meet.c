@@ -1,5 +1,6 @@
-/* carriedthe process that talks to the other ranks (tools/penstock-ranks.c): its start, what it is told,
- * and what it says. */
+/* launch_meet.c: what stages have in common: the place where replicas meet, memory that they share, and the
+ * process that talks to the other ranks (tools/penstock-ranks.c): its start, what it is told, and what it
+ * says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,86 @@ void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int s
 {
     if (sv->meet_at[stage] > 0)
         (void)json_object_set_new(message, "meet", pst_run_meeting(sv, stage));
+}
+
+/* ---- memory that stages share ---------------------------------------------------------------------- */
+
+static const struct pst_run_block *block_of(const struct pst_supervisor *sv, int stage)
+{
+    return &sv->blocks[1 + sv->graph->nroutes + stage];
+}
+
+/* The memory belongs to the memory host of the stage's device. If this device has none, cpu:0 has it. */
+void pst_run_need_shared(struct pst_supervisor *sv, int stage, uint64_t bytes)
+{
+    struct pst_run_block *block = &sv->blocks[1 + sv->graph->nroutes + stage];
+    if (bytes <= block->bytes)
+        return;
+    block->bytes = pst_align_up(bytes, PST_PAGE);
+    block->host = 0;
+    for (int h = 0; h < sv->nhosts; h++)
+        if (strcmp(sv->hosts[h].device, sv->pl->stages[stage].device) == 0)
+            block->host = h;
+}
+
+/* The first replica has the number `before` among those of all ranks. */
+static json_t *resident(const struct pst_supervisor *sv, int stage, int before)
+{
+    json_t *list = json_array();
+    for (int s = 0; s < sv->pl->nstages; s++)
+        if (s != stage && strcmp(sv->pl->stages[s].origin, sv->pl->stages[stage].origin) == 0 &&
+            block_of(sv, s)->bytes > 0)
+            (void)json_array_append_new(
+                list, json_pack("{si ss sI}", "replica", before + sv->pl->stages[s].replica, "path",
+                                block_of(sv, s)->path, "bytes", (json_int_t)block_of(sv, s)->bytes));
+    return list;
+}
+
+void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage)
+{
+    const struct pst_run_block *shared = block_of(sv, stage);
+    const int replicas = sv->pl->stages[stage].replicas;
+    if (shared->bytes > 0)
+        (void)json_object_set_new(message, "shared", json_string(shared->path));
+    if (shared->bytes > 0)
+        (void)json_object_set_new(message, "shared_bytes", json_integer((json_int_t)shared->bytes));
+    if (replicas > 1)
+        (void)json_object_set_new(message, "resident",
+                                  resident(sv, stage, sv->pl->ranks > 1 ? sv->opt->rank * replicas : 0));
+}
+
+/* The first receiver with replicas, or else the first one; -1: there is none. */
+static int receiver_of(const struct pst_supervisor *sv, int stage, int port)
+{
+    int found = -1;
+    for (int l = 0; l < sv->pl->nlinks; l++) {
+        const struct pst_link_spec *link = &sv->pl->links[l];
+        if (link->from != stage || link->from_port != port)
+            continue;
+        if (found < 0 || (sv->pl->stages[found].replicas < 2 && sv->pl->stages[link->to].replicas > 1))
+            found = link->to;
+    }
+    return found;
+}
+
+void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage)
+{
+    const struct pst_stage_desc *desc = sv->pl->stages[stage].caps.desc;
+    json_t *all = json_object();
+    for (int p = 0; p < pst_desc_ports(desc); p++) {
+        const bool oneshot = desc->ports[p].dir == PST_OUT && (desc->ports[p].flags & PST_PORT_ONESHOT) != 0;
+        const int found = oneshot ? receiver_of(sv, stage, p) : -1;
+        if (found < 0)
+            continue;
+        json_t *devices = json_array();
+        for (int s = 0; s < sv->pl->nstages; s++)
+            if (strcmp(sv->pl->stages[s].origin, sv->pl->stages[found].origin) == 0)
+                (void)json_array_append_new(devices, json_string(sv->pl->stages[s].device));
+        (void)json_object_set_new(
+            all, desc->ports[p].name,
+            json_pack("{so sO}", "devices", devices, "params", sv->pl->stages[found].params));
+    }
+    (void)json_object_set_new(message, "receivers", all);
 }
 
 /* ---- the process ------------------------------------------------------------------------------- */

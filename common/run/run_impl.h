@@ -184,6 +184,14 @@ uint64_t pst_run_layout_meetings(struct pst_supervisor *sv, uint64_t at);
 json_t *pst_run_meeting(const struct pst_supervisor *sv, int stage); /* that place and those names */
 void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int stage);
 
+/* launch_meet.c: memory that the instances of a stage share, and that its replicas read from one another.
+ * The first asks for so many bytes of it. The second adds its place, and those of the other replicas, to the
+ * "open" message. The third adds the stages that get what a one-shot output publishes to the "configure"
+ * message. */
+void pst_run_need_shared(struct pst_supervisor *sv, int stage, uint64_t bytes);
+void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage);
+void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage);
+
 /* launch_meet.c, with several ranks. */
 pst_rc pst_run_launch_ranks(struct pst_supervisor *sv);
 void pst_run_tell_ranks(struct pst_supervisor *sv); /* once the board is there: where the replicas meet */
