@@ -7,6 +7,7 @@
 
 #include "common/pipeline/desc/condition.h"
 #include "common/pipeline/desc/desc.h"
+#include "common/machine/machine.h"
 #include "common/pipeline/graph_impl.h"
 
 /* One parameter that must be equal to another. */
@@ -56,6 +57,29 @@ static int64_t length_of(const json_t *value)
     return json_is_array(value) ? (int64_t)json_array_size(value) : -1;
 }
 
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+/* One value of each parameter needs the other. */
+static void compare_values(const struct pair *pair, const struct pst_pipeline_stage_spec *other,
+                           const json_t *mine, const json_t *theirs)
+{
+    const struct pst_desc_equals *e = &pair->equals;
+    const bool here = is_text(mine, e->mine), there = is_text(theirs, e->theirs);
+    char path[PST_JSON_PATH_MAX], theirs_text[80], mine_text[80];
+    if (here == there)
+        return;
+    path_of(pair, other->name, path);
+    text_of(mine, mine_text);
+    text_of(theirs, theirs_text);
+    pst_json_error(&pair->pl->doc, pair->diag, path,
+                   "%s.%s is %s, but %s.%s is %s: \"%s\" needs %s.%s to be \"%s\", and the reverse",
+                   pair->stage->name, pair->param->name, mine_text, other->name, e->param, theirs_text,
+                   e->mine, other->name, e->param, e->theirs);
+}
+
 static void compare(const struct pair *pair, const struct pst_pipeline_stage_spec *other)
 {
     const char *name = pair->equals.param;
@@ -63,6 +87,10 @@ static void compare(const struct pair *pair, const struct pst_pipeline_stage_spe
     const json_t *theirs = json_object_get(other->params, name);
     if (!mine || !theirs || other == pair->stage || (pair->equals.count && length_of(theirs) < 0))
         return;
+    if (pair->equals.mine[0]) {
+        compare_values(pair, other, mine, theirs);
+        return;
+    }
     json_t *count = pair->equals.count ? json_integer((json_int_t)length_of(theirs)) : NULL;
     const bool same = is_equal(mine, count ? count : theirs);
     json_decref(count);
@@ -184,12 +212,43 @@ static void check_endpoint(const struct pst_pipeline *pl, int s, struct pst_diag
                            stage->endpoint);
 }
 
+/* ---- machine files ------------------------------------------------------------------------------ */
+
+/* Replicas on cpu:N or cuda:N are on a device of the machine that the parameter names: cpu:N+1, cuda:N. */
+static void check_machine(const struct pst_pipeline *pl, int s, const struct pst_param_desc *param,
+                          struct pst_diag *diag)
+{
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+    const char *file = json_string_value(json_object_get(stage->params, param->name));
+    char path[PST_JSON_PATH_MAX];
+    struct pst_machine m;
+    if (param->path != PST_PATH_MACHINE || !file || !file[0] || !pst_machine_load(&m, file, diag))
+        return;
+    pst_pipeline_param_path(pl, stage->name, param->name, path);
+    for (int r = 0; r < pl->nstages; r++) {
+        const char *device = pl->stages[r].device, *colon = strchr(device, ':');
+        const bool gpu = strncmp(device, "cuda:", 5) == 0;
+        if (pl->stages[r].replicas < 2 || !colon)
+            continue;
+        const long number = strtol(colon + 1, NULL, 10) - !gpu;
+        if (number < 0 || number >= m.ndevices)
+            pst_json_error(
+                &pl->doc, diag, path,
+                "%s is on %s, but %s has only the devices %s to %s:%d: change replicas.places, or the "
+                "machine file",
+                pl->stages[r].name, device, file, gpu ? "cuda:0" : "cpu:1", gpu ? "cuda" : "cpu",
+                m.ndevices - gpu);
+    }
+}
+
 void pst_graph_check_values(const struct pst_pipeline *pl, struct pst_diag *diag)
 {
     for (int s = 0; s < pl->nstages; s++) {
         check_endpoint(pl, s, diag);
         for (const struct pst_param_desc *p = pl->stages[s].caps.desc->params; p && p->name; p++)
             check_alone(pl, s, p, diag);
+        for (const struct pst_param_desc *p = pl->stages[s].caps.desc->params; p && p->name; p++)
+            check_machine(pl, s, p, diag);
         const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
         for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
             struct pair pair = {.pl = pl, .diag = diag, .stage = &pl->stages[s], .param = p};

@@ -29,7 +29,7 @@ static bool is_relative(enum pst_param_path kind, const char *text, size_t n)
     if (n == 0 || text[0] == '/')
         return false;
     return kind == PST_PATH_OR_NAME ? memchr(text, '/', n) != NULL
-                                    : kind == PST_PATH_FILE || !is_pci_address(text, n);
+                                    : kind != PST_PATH_FILES || !is_pci_address(text, n);
 }
 
 json_t *pst_pipeline_absolute(const struct pst_param_desc *param, const json_t *value)

@@ -11,7 +11,7 @@
 #define PATH_CHARACTERS (2 * PST_NAME_MAX + 32)
 #define TEXT_CHARACTERS 2048
 
-/* A planner prepares the run and is not part of it. */
+/* A planner prepares the run and is not part of it, but see below. */
 static bool works_on_batches(const struct pst_pipeline *pl, int stage)
 {
     for (int l = 0; l < pl->nlinks; l++)
@@ -29,17 +29,33 @@ static bool is_counted(const struct pst_pipeline_stage_spec *stage, const struct
            strcmp(value, choice) == 0;
 }
 
+/* Does the stage publish something to a stage whose epochs depend on the number of replicas? Then it may say
+ * what each replica has (a plan with parts of the graph). */
+static bool divides_batches(const struct pst_pipeline *pl, int stage)
+{
+    for (int l = 0; l < pl->nlinks; l++) {
+        const struct pst_pipeline_stage_spec *to = &pl->stages[pl->links[l].to];
+        if (pl->links[l].from != stage || !pst_link_oneshot(pl, &pl->links[l]))
+            continue;
+        for (const struct pst_param_desc *p = to->caps.desc->params; p && p->name; p++)
+            if (is_counted(to, p))
+                return true;
+    }
+    return false;
+}
+
 static json_t *identity_of(const struct pst_pipeline *pl)
 {
     char path[PATH_CHARACTERS];
     json_t *all = json_object();
     for (int s = 0; s < pl->nstages; s++) {
         const struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+        const bool part_of_run = works_on_batches(pl, s) || divides_batches(pl, s);
         bool any = false, counted = false;
         if (stage->replica > 0) /* what is compared is the same for all replicas */
             continue;
         for (const struct pst_param_desc *p = stage->caps.desc->params; p && p->name; p++) {
-            if (!p->fixed || !works_on_batches(pl, s))
+            if (!p->fixed || !part_of_run)
                 continue;
             any = true;
             counted = counted || is_counted(stage, p);

@@ -426,6 +426,7 @@ static const struct pst_param_desc params[] = {
           .help = "mean, or none: GraphSAGE without the graph, for comparison", .fixed = true),
     PARAM("loss", ENUM, recipe.loss, "\"cross_entropy\"",
           .choices = "cross_entropy|mse|link", /* as enum pst_trainer_loss */
+          .equals = "batch.seeds:link=edges",
           .help =
               "what training minimises: cross_entropy of labels; mse, the mean squared error of the "
               "dataset's targets, which are numbers (regression); or link, the logistic loss of edges and "
@@ -441,6 +442,7 @@ static const struct pst_param_desc params[] = {
               "best of the dataset's negatives",
           .fixed = true),
     PARAM("inputs", ENUM, learned, "\"features\"", .choices = "features|learned",
+          .only_if = "model=graphsage|gcn",
           .help = "the inputs of the first layer: the dataset's features; or numbers of each vertex that the "
                   "model learns, for graphs without features. They are in memory, with the optimizer's state",
           .fixed = true),

@@ -77,9 +77,15 @@ bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals 
     const char *at = param->equals;
     *equals = (struct pst_desc_equals){.count = strncmp(at, count, strlen(count)) == 0};
     at += equals->count ? strlen(count) : 0;
-    const char *dot = strchr(at, '.'), *end = at + strlen(at) - (equals->count ? 1 : 0);
-    if (!dot || dot == at || dot + 1 >= end || (equals->count && *end != ')'))
+    const char *colon = strchr(at, ':'), *with = colon ? strchr(colon, '=') : NULL;
+    const char *dot = strchr(at, '.'), *end = colon ? colon : at + strlen(at) - (equals->count ? 1 : 0);
+    if (!dot || dot == at || dot + 1 >= end || (equals->count && *end != ')') ||
+        (colon && (!with || with == colon + 1 || !with[1])))
         return false;
+    if (colon)
+        (void)snprintf(equals->mine, sizeof equals->mine, "%.*s", (int)(with - colon - 1), colon + 1);
+    if (colon)
+        (void)snprintf(equals->theirs, sizeof equals->theirs, "%s", with + 1);
     (void)snprintf(equals->port, sizeof equals->port, "%.*s", (int)(dot - at), at);
     (void)snprintf(equals->param, sizeof equals->param, "%.*s", (int)(end - dot - 1), dot + 1);
     return true;
@@ -189,7 +195,9 @@ static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,
         return PST_OK;
     if (!pst_desc_equals(param, &equals))
         return pst_fail(PST_E_FORMAT,
-                        "%s: parameter %s: equals: expected PORT.PARAM or count(PORT.PARAM), found \"%s\"",
+                        "%s: parameter %s: equals: expected PORT.PARAM, count(PORT.PARAM) or "
+                        "PORT.PARAM:VALUE=VALUE, found "
+                        "\"%s\"",
                         file, param->name, param->equals);
     if (pst_desc_port(desc, equals.port) < 0)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: equals: the stage has no port %s", file, param->name,
@@ -234,7 +242,7 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->only_if && !param->def)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);
-    if (param->path > PST_PATH_OR_NAME || (param->path && param->type != PST_PARAM_STRING))
+    if (param->path > PST_PATH_MACHINE || (param->path && param->type != PST_PARAM_STRING))
         return pst_fail(
             PST_E_FORMAT,
             "%s: parameter %s: path must be a constant of stage.h, and only a string parameter can have path",

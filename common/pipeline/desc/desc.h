@@ -27,9 +27,10 @@ PST_API const char *pst_desc_list_next(const char *list, char separator, char wo
 bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PST_NAME_MAX]);
 
 /* "STAGE needs what `equals` of a parameter says" in parts: the input, the other parameter, and whether the
- * number of its elements is meant. False: malformed. */
+ * number of its elements is meant. mine and theirs, unless empty: the parameters need not be equal, but if
+ * one of them has this value, so must the other. False: malformed. */
 struct pst_desc_equals {
-    char port[PST_NAME_MAX], param[PST_NAME_MAX];
+    char port[PST_NAME_MAX], param[PST_NAME_MAX], mine[PST_NAME_MAX], theirs[PST_NAME_MAX];
     bool count;
 };
 bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals *equals);

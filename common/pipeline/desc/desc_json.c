@@ -37,8 +37,10 @@ static json_t *port_to_json(const struct pst_port_desc *p)
                      "splits_if", p->splits_if, "whole_if", p->whole_if);
 }
 
-static const char *const path_names[] = {
-    [PST_PATH_FILE] = "file", [PST_PATH_FILES] = "files", [PST_PATH_OR_NAME] = "file or name"};
+static const char *const path_names[] = {[PST_PATH_FILE] = "file",
+                                         [PST_PATH_FILES] = "files",
+                                         [PST_PATH_OR_NAME] = "file or name",
+                                         [PST_PATH_MACHINE] = "machine file"};
 #define PATH_NAMES (sizeof path_names / sizeof path_names[0])
 
 static json_t *param_to_json(const struct pst_param_desc *p)

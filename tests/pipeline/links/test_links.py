@@ -87,9 +87,14 @@ def what_is_refused():
         assert "needs features" in p.run(LINK, *SMALL, data=data, code=None).err
         assert "edges_train" in p.run(LINK, *SMALL, code=None).err
         assert "hits is 5000" in p.run(LINK, *SMALL, *LEARNED, "--set", "stages.trainer.params.hits=5000", data=data, code=None).err
-        r = p.run(LINK, *SMALL, *LEARNED, "--set", "stages.sampler.params.seeds=vertices", "--set", "stages.sampler.params.leave_out=true",
-                  data=p.data, code=None)
-        assert "edges_train" in r.err, r
+        trainer, sampler = "stages.trainer.params.", "stages.sampler.params."
+        for told, changes in (
+                ('trainer.loss is "link", but sampler.seeds is "vertices": "link" needs sampler.seeds to be "edges"',
+                 {sampler + "seeds": "vertices"}),
+                ('trainer.loss is "mse", but sampler.seeds is "edges"', {trainer + "loss": "mse"}),
+                ("inputs has an effect only if model=graphsage|gcn", {trainer + "inputs": "learned", trainer + "model": "gat"})):
+            sets = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+            assert told in command("check", LINK, *sets, code=2).stderr, told
 
 
 main()
