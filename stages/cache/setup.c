@@ -21,7 +21,7 @@ static pst_rc count_batches(struct pst_stage *self, struct cache *c)
     if (rc != PST_OK)
         return rc;
     if (c->shuffle == PST_SEEDS_LOCAL)
-        rc = pst_seeds_divide(&seeds, replica, replicas);
+        rc = pst_seeds_divide(&seeds, replica, replicas, NULL);
     c->batches = seeds.batches;
     pst_seeds_release(&seeds);
     return rc;

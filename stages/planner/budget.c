@@ -2,6 +2,7 @@
 #include "stages/planner/budget.h"
 
 #include "common/util/memory.h"
+#include "common/util/progress.h"
 
 #define CHUNKS 64 /* chunks of lists and rows are not all full: so much of the tier may stay empty */
 
@@ -50,6 +51,34 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
     const uint64_t left = less(all, ask->other_tier);
     b.cache = b.cache < left ? b.cache : left;
     return b;
+}
+
+uint64_t pst_planner_find_tier(struct pst_stage *self, const struct pst_device *device,
+                               const struct pst_sampling_input *in, const struct pst_minibatch_size *most,
+                               const struct pst_planner_budget_ask *ask)
+{
+    char free_text[32], reserve_text[32], cache_text[32];
+    const struct pst_planner_budget b = pst_planner_budget(device, in, most, ask);
+    pst_log(self,
+            "%s_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
+            ask->gpu_tier ? "gpu" : "cpu", pst_bytes_text((double)b.cache, cache_text),
+            pst_bytes_text((double)b.free, free_text), pst_bytes_text((double)b.reserve, reserve_text));
+    return b.cache;
+}
+
+static int64_t rows_in(const struct pst_sampling_input *in, uint64_t bytes)
+{
+    return in->ds.feature_dim > 0 ? (int64_t)(bytes / in->ds.stride_bytes) : 0;
+}
+
+pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in, const float *scores)
+{
+    const int64_t gpu_rows = rows_in(in, plan->key.gpu_budget_bytes);
+    const pst_rc rc =
+        pst_plan_choose(scores + plan->key.hops * plan->vertices, plan->vertices,
+                        gpu_rows + rows_in(in, plan->key.cache_budget_bytes), &plan->rows.ids, &plan->rows.n);
+    plan->rows.gpu_n = pst_min_i64(gpu_rows, plan->rows.n);
+    return rc;
 }
 
 pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r)

@@ -34,6 +34,16 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_sampling_input *in,
                                              const struct pst_minibatch_size *most,
                                              const struct pst_planner_budget_ask *ask);
+/* The same, told in the stage's log. Returns `cache`. */
+uint64_t pst_planner_find_tier(struct pst_stage *self, const struct pst_device *device,
+                               const struct pst_sampling_input *in, const struct pst_minibatch_size *most,
+                               const struct pst_planner_budget_ask *ask);
+
+/* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
+ * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
+ * CPU tier: no other placement of rows saves more transactions. scores: (hops + 1) x vertices. */
+pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in,
+                              const float *scores);
 
 /* Reports what the placement expects of a batch, as "placement". */
 PST_MUST_USE pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r);

@@ -4,7 +4,6 @@
  * which is computed (stages/lib/plan/hotness.h), counted in the sampled batches, or read from a file. */
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +14,12 @@
 #include "stages/lib/plan/tiers.h"
 #include "stages/planner/budget.h"
 #include "stages/planner/presample.h"
+#include "stages/planner/shared_caches.h"
 
 /* How lists and rows share the tiers. AUTO: JOINT if lists are on drives, otherwise ROWS. From PLACED on, the
- * policies of enum pst_placement_policy. */
-enum tiers_policy { AUTO, ROWS, PLACED };
-#define POLICY_CHOICES "auto|rows|paper|gtct|gtcf|gfct|gfcf|hybrid|joint"
+ * policies of enum pst_placement_policy; from SHARED on, those of enum pst_legion_policy. */
+enum tiers_policy { AUTO, ROWS, PLACED, SHARED = PLACED + PST_PLACEMENT_POLICIES };
+#define POLICY_CHOICES "auto|rows|paper|gtct|gtcf|gfct|gfcf|hybrid|joint|" PST_LEGION_POLICY_CHOICES
 
 /* AUTO: EXACT, if the algorithm is uniform; otherwise ACCESS. From COSTS on, those of enum
  * pst_placement_cost. */
@@ -44,7 +44,14 @@ struct planner {
     struct pst_plan plan;
     struct pst_presample presample;
     float *scores; /* (hops + 1) x vertices: see hotness.h */
+    struct pst_planner_shared shared;
 };
+
+/* Do replicas of the sampler have caches for one another? */
+static bool is_shared(const struct planner *p)
+{
+    return p->policy >= SHARED;
+}
 
 /* ---- size: what the plan is for ------------------------------------------------------------------ */
 
@@ -91,6 +98,13 @@ static pst_rc choose_source(struct pst_stage *self, struct planner *p)
             self,
             "the sampling algorithm %s has no formula for hotness: it is counted in the pre-sampled batches",
             a->name);
+    if (p->hotness == PST_HOTNESS_AUTO && is_shared(p))
+        p->hotness = PST_HOTNESS_PRESAMPLE;
+    if (is_shared(p) && p->hotness != PST_HOTNESS_PRESAMPLE && p->hotness != PST_HOTNESS_ORACLE)
+        return pst_fail(PST_E_ARG,
+                        "hotness is \"%s\", but the policy counts batches that are sampled ahead: set "
+                        "hotness to \"presample\"",
+                        pst_hotness_source_name(p->hotness));
     if (p->hotness == PST_HOTNESS_AUTO)
         p->hotness = a->keep_probability != NULL ? PST_HOTNESS_ANALYTIC : PST_HOTNESS_PRESAMPLE;
     return PST_OK;
@@ -119,9 +133,27 @@ static void name_run(struct pst_stage *self, struct planner *p)
                    (uint64_t)XXH3_64bits(run, sizeof run));
 }
 
-/* Decides what AUTO is, and names the policy for a later `reuse`. */
-static pst_rc choose_policy(struct planner *p)
+static pst_rc choose_shared(struct pst_stage *self, struct planner *p)
 {
+    p->shared.policy = (enum pst_legion_policy)(p->policy - SHARED);
+    p->shared.line_bytes = (uint32_t)p->cls;
+    return gpu_cache_is_auto(p) || cpu_cache_is_auto(p)
+               ? pst_fail(PST_E_ARG,
+                          "with this policy, each replica of the sampler has a cache of its own: set "
+                          "gpu_cache to its size, and cpu_cache to that of the CPU tier, or to 0")
+               : pst_planner_shared_size(&p->shared, self, pst_port(self, "plan"), &p->in, p->params.topology,
+                                         &p->plan);
+}
+
+/* Decides what AUTO is, and names the policy for a later `reuse`. */
+static pst_rc choose_policy(struct pst_stage *self, struct planner *p)
+{
+    if (p->cls & (p->cls - 1))
+        return pst_fail(PST_E_ARG, "the parameter cls is %lld; expected a power of two from 16 to %d",
+                        (long long)p->cls, PST_SECTOR);
+    if (is_shared(p))
+        return choose_shared(self, p);
+
     const bool ssd = p->params.topology == PST_TOPOLOGY_SSD;
     const char *algorithm = p->in.algorithm.algorithm->name;
     const bool uniform = strcmp(algorithm, "uniform") == 0;
@@ -142,9 +174,6 @@ static pst_rc choose_policy(struct planner *p)
                         "the cost \"exact\" works only for the sampling algorithm uniform, but this is %s: "
                         "set cost to \"access\"",
                         algorithm);
-    if (p->cls & (p->cls - 1))
-        return pst_fail(PST_E_ARG, "the parameter cls is %lld; expected a power of two from 16 to %d",
-                        (long long)p->cls, PST_SECTOR);
     static const char *const costs[] = {"paper", "access", "exact"};
     const enum pst_placement_policy policy = (enum pst_placement_policy)(p->policy - PLACED);
     int at = snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "%s by cost %s of %lld bytes",
@@ -171,7 +200,7 @@ static pst_rc size(struct pst_stage *self)
     p->plan.key.cache_budget_bytes = budget_of(p, &p->in.ds);
     (void)snprintf(p->plan.key.hotness, sizeof p->plan.key.hotness, "%s",
                    pst_hotness_source_name(p->hotness));
-    rc = choose_policy(p);
+    rc = choose_policy(self, p);
     if (rc != PST_OK)
         return rc;
     p->plan.seed = order.seed;
@@ -209,30 +238,14 @@ static int64_t scores_of(const struct planner *p)
 /* The counts become scores, in place. */
 static void take_counts(struct planner *p)
 {
-    const int64_t n = scores_of(p);
-    char *values = (char *)p->presample.counts;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t count;
-        memcpy(&count, values + i * (int64_t)sizeof count, sizeof count);
-        const float score = (float)count / (float)p->plan.epochs;
-        memcpy(values + i * (int64_t)sizeof count, &score, sizeof score);
-    }
-    p->scores = (float *)(void *)values;
+    p->scores = pst_hotness_of_counts(p->presample.counts, scores_of(p), p->plan.epochs);
     p->presample.counts = NULL;
 }
 
-/* The scores become counts again. A count is less than 2^23, so the nearest integer is the count. */
+/* The scores become counts again. */
 static void give_counts(struct planner *p)
 {
-    const int64_t n = scores_of(p);
-    char *values = (char *)p->scores;
-    for (int64_t i = 0; i < n; i++) {
-        float score;
-        memcpy(&score, values + i * (int64_t)sizeof score, sizeof score);
-        const uint32_t count = (uint32_t)lrintf(score * (float)p->plan.epochs);
-        memcpy(values + i * (int64_t)sizeof count, &count, sizeof count);
-    }
-    p->presample.counts = (uint32_t *)(void *)values;
+    p->presample.counts = pst_hotness_to_counts(p->scores, scores_of(p), p->plan.epochs);
     p->scores = NULL;
 }
 
@@ -266,33 +279,15 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
-static int64_t rows_in(const struct planner *p, uint64_t bytes)
-{
-    return p->in.ds.feature_dim > 0 ? (int64_t)(bytes / p->in.ds.stride_bytes) : 0;
-}
-
-/* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
- * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
- * CPU tier: no other placement of rows saves more transactions. */
-static pst_rc place_rows(struct planner *p)
-{
-    struct pst_plan *plan = &p->plan;
-    const int64_t gpu_rows = rows_in(p, plan->key.gpu_budget_bytes);
-    const float *features = p->scores + plan->key.hops * plan->vertices;
-    const pst_rc rc =
-        pst_plan_choose(features, plan->vertices, gpu_rows + rows_in(p, plan->key.cache_budget_bytes),
-                        &plan->rows.ids, &plan->rows.n);
-    plan->rows.gpu_n = pst_min_i64(gpu_rows, plan->rows.n);
-    return rc;
-}
-
 static pst_rc place(struct planner *p)
 {
     const struct pst_placement_ask ask = {
         .policy = (enum pst_placement_policy)(p->policy - PLACED),
         .lists_share = {[PST_PLACEMENT_CPU] = p->cpu_lists_share, [PST_PLACEMENT_GPU] = p->gpu_lists_share}};
+    if (is_shared(p))
+        return pst_planner_shared_place(&p->shared, &p->in, p->hotness == PST_HOTNESS_ORACLE, &p->plan);
     return p->policy == ROWS
-               ? place_rows(p)
+               ? pst_planner_place_rows(&p->plan, &p->in, p->scores)
                : pst_plan_place(&p->plan, &p->in.ds, p->scores, &ask,
                                 (enum pst_placement_cost)(p->cost - COSTS), (uint32_t)p->cls, &p->reads);
 }
@@ -309,7 +304,7 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
         take_counts(p);
     if (rc == PST_OK)
         rc = place(p);
-    if (rc != PST_OK)
+    if (rc != PST_OK || is_shared(p))
         return rc;
     if (p->hotness == PST_HOTNESS_PRESAMPLE) {
         give_counts(p);
@@ -325,15 +320,9 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
 
 static uint64_t find_tier(struct pst_stage *self, const struct planner *p, bool gpu, uint64_t other_tier)
 {
-    char free_text[32], reserve_text[32], cache_text[32];
     const struct pst_planner_budget_ask ask = {
         .gpu_tier = gpu, .lists = p->policy != ROWS, .other_tier = other_tier, .reserve = p->reserve};
-    const struct pst_planner_budget b = pst_planner_budget(&p->presample.device, &p->in, &p->plan.max, &ask);
-    pst_log(self,
-            "%s_cache auto: %s; %s of memory are free, and %s are reserved for slots, model and evaluation",
-            gpu ? "gpu" : "cpu", pst_bytes_text((double)b.cache, cache_text),
-            pst_bytes_text((double)b.free, free_text), pst_bytes_text((double)b.reserve, reserve_text));
-    return b.cache;
+    return pst_planner_find_tier(self, &p->presample.device, &p->in, &p->plan.max, &ask);
 }
 
 /* What "auto" is. The GPU tier takes first: its rows save more. */
@@ -426,7 +415,8 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
                     (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
                     plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
-        rc = pst_planner_report(self, &p->reads);
+        rc = is_shared(p) ? pst_planner_shared_report(&p->shared, self, p->in.ds.stride_bytes)
+                          : pst_planner_report(self, &p->reads);
     if (rc == PST_OK)
         rc = pst_presample_report(&p->presample, self);
     return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;
@@ -438,6 +428,7 @@ static void close_stage(struct pst_stage *self)
     pst_presample_close(&p->presample);
     free(p->scores);
     pst_plan_release(&p->plan);
+    pst_planner_shared_release(&p->shared);
     pst_sampling_input_close(&p->in);
 }
 
@@ -542,7 +533,9 @@ static const struct pst_param_desc params[] = {
      .choices = POLICY_CHOICES,
      .help = "how lists of neighbours and feature rows share the tiers: rows: rows only; with topology ssd "
              "also the policies of `penstock plan`, where joint reads least; auto: joint with topology ssd, "
-             "otherwise rows"},
+             "otherwise rows; from legion on, those of `penstock caches`: replicas of the sampler keep "
+             "gpu_cache bytes each, for all that reach them",
+     .fixed = true},
     {.name = "cost",
      .type = PST_PARAM_ENUM,
      .into = PST_INTO(struct planner, cost),
@@ -577,6 +570,7 @@ static const struct pst_param_desc params[] = {
      .def = "\"\"",
      .path = PST_PATH_FILE,
      .help = "path of an earlier plan.json to use instead of making a plan"},
+    PST_PLANNER_SHARED_PARAMS(struct planner, shared),
     {0},
 };
 

@@ -81,7 +81,7 @@ static void replicas_divide_the_seeds(void **state)
     struct pst_seeds s[REPLICAS];
     for (int r = 0; r < REPLICAS; r++) {
         assert_int_equal(pst_seeds_init(&s[r], &ds, "val", BATCH, 42, true), PST_OK);
-        assert_int_equal(pst_seeds_divide(&s[r], r, REPLICAS), PST_OK);
+        assert_int_equal(pst_seeds_divide(&s[r], r, REPLICAS, NULL), PST_OK);
         assert_int_equal(s[r].n, s[0].share[r]);
         largest = pst_max_i64(largest, s[r].n);
     }
@@ -114,7 +114,7 @@ static void replicas_divide_the_seeds(void **state)
     make_dataset(&ds, ids, 2); /* some replica gets none */
     assert_int_equal(pst_seeds_init(&s[0], &ds, "val", BATCH, 42, true), PST_OK);
     assert_int_equal(pst_seeds_of_all(&s[0], 0), 2);
-    assert_int_equal(pst_seeds_divide(&s[0], 0, REPLICAS), PST_E_ARG);
+    assert_int_equal(pst_seeds_divide(&s[0], 0, REPLICAS, NULL), PST_E_ARG);
     pst_seeds_release(&s[0]);
 }
 

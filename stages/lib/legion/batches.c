@@ -144,7 +144,7 @@ pst_rc pst_legion_read_batch(struct pst_legion_reader *r, int device, int64_t ep
         const struct pst_sample_key key = {.seed = s->seed,
                                            .epoch = (uint32_t)epoch,
                                            .hop = (uint32_t)h,
-                                           .batch = (uint64_t)(step * s->shares->devices + device)};
+                                           .batch = pst_legion_shares_key(s->shares, device, step)};
         if (s->fanout[h] != 0)
             rc = read_hop(r, &key, (int)s->fanout[h]);
     }

@@ -32,6 +32,12 @@ static const struct traits *traits_of(const struct pst_legion *l)
     return &traits[l->config.policy];
 }
 
+static bool is_local(const struct pst_legion *l)
+{
+    return l->config.seeds == PST_LEGION_SEEDS_OF_POLICY ? traits_of(l)->local
+                                                         : l->config.seeds == PST_LEGION_SEEDS_LOCAL;
+}
+
 static uint64_t all_devices(const struct pst_legion *l)
 {
     return l->config.devices == 64 ? ~UINT64_C(0) : (UINT64_C(1) << l->config.devices) - 1;
@@ -73,27 +79,42 @@ static pst_rc partition(struct pst_legion *l, int8_t *part)
     return rc;
 }
 
+/* owner[v] = the device that trains on v, or -1. */
+static void note_owners(const struct pst_legion_shares_config *c, int64_t vertices, int8_t *owner)
+{
+    memset(owner, -1, (size_t)vertices);
+    for (int64_t i = 0; i < c->ntrain; i++)
+        owner[c->train[i]] = (int8_t)pst_legion_shares_device(c, c->train[i]);
+}
+
 static pst_rc divide(struct pst_legion *l)
 {
     const struct traits *t = traits_of(l);
+    const bool local = is_local(l), parts = local && t->parts;
     const uint64_t all[1] = {all_devices(l)};
+    const int64_t n = l->config.graph->vertices;
     struct pst_legion_shares_config config = {.train = l->config.train,
                                               .ntrain = l->config.ntrain,
                                               .devices = l->config.devices,
-                                              .devices_of_part = t->parts ? l->placement.members : all,
+                                              .devices_of_part = parts ? l->placement.members : all,
                                               .batch = l->config.batch,
                                               .batches = l->config.batches,
+                                              .grains = l->config.grains,
+                                              .in_order = l->config.in_order,
                                               .seed = l->config.seed};
-    int8_t *part = t->local ? calloc((size_t)l->config.graph->vertices + 1, 1) : NULL;
-    pst_rc rc = part != NULL || !t->local
+    int8_t *part = local ? calloc((size_t)n + 1, 1) : NULL;
+    l->owner = local ? malloc((size_t)n + 1) : NULL;
+    pst_rc rc = (part != NULL && l->owner != NULL) || !local
                     ? PST_OK
                     : pst_fail(PST_E_NOMEM, "out of memory: cannot partition the graph");
     l->sampled = 1;
-    if (rc == PST_OK && t->parts)
+    if (rc == PST_OK && parts)
         rc = partition(l, part);
     config.part = part;
     if (rc == PST_OK)
         rc = pst_legion_shares_init(&l->shares, &config);
+    if (rc == PST_OK && local)
+        note_owners(&config, n, l->owner);
     free(part);
     return rc;
 }
@@ -327,7 +348,11 @@ pst_rc pst_legion_init(struct pst_legion *l, const struct pst_legion_config *con
     assert(config->devices >= 1 && config->devices <= PST_CLIQUES_MAX && config->epochs >= 1 &&
            config->row_bytes > 0);
     find_groups(l);
-    pst_rc rc = pst_legion_check(config->graph);
+    pst_rc rc =
+        config->policy == PST_LEGION_PAGRAPH && !is_local(l)
+            ? pst_fail(PST_E_ARG, "pagraph ranks rows by the neighbourhoods of each device's own training "
+                                  "vertices, but no device has its own: use the shuffle \"local\"")
+            : pst_legion_check(config->graph);
     if (rc == PST_OK)
         rc = divide(l);
     l->source = (struct pst_legion_source){.graph = config->graph,
@@ -355,6 +380,7 @@ void pst_legion_release(struct pst_legion *l)
     free(l->cost);
     free(l->placement.rows);
     free(l->placement.lists);
+    free(l->owner);
     pst_legion_counts_release(&l->ahead);
     pst_legion_shares_release(&l->shares);
     *l = (struct pst_legion){.cost = NULL};

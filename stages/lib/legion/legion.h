@@ -14,6 +14,9 @@ PST_BEGIN_DECLS
 
 #define PST_LEGION_SEARCH (-1) /* of alpha */
 
+/* Whether each device has its own training vertices. */
+enum pst_legion_seeds { PST_LEGION_SEEDS_OF_POLICY, PST_LEGION_SEEDS_LOCAL, PST_LEGION_SEEDS_GLOBAL };
+
 struct pst_legion_config {
     enum pst_legion_policy policy;
     bool cslp_as_printed; /* cslp.h */
@@ -25,8 +28,10 @@ struct pst_legion_config {
     int64_t ntrain;
     int devices;                     /* 1 to PST_CLIQUES_MAX */
     uint64_t links[PST_CLIQUES_MAX]; /* cliques.h; links to devices that are not used are left out */
-    int64_t batch, batches;          /* shares.h */
-    int64_t epochs;                  /* sampled ahead: epochs 0 to epochs - 1; at least 1 */
+    int64_t batch, batches, grains;  /* shares.h, like in_order */
+    bool in_order;
+    enum pst_legion_seeds seeds; /* local seeds are those of parts if the policy has parts, or else by hash */
+    int64_t epochs;              /* sampled ahead: epochs 0 to epochs - 1; at least 1 */
     uint64_t seed;
     uint64_t cache_bytes; /* of each device, for lists and rows */
     uint64_t row_bytes;   /* from one feature row to the next; at least 1 */
@@ -40,6 +45,7 @@ struct pst_legion {
     struct pst_legion_config config;
     struct pst_legion_source source;
     struct pst_legion_shares shares;
+    int8_t *owner; /* of each vertex, the device that trains on it, if seeds are local; else NULL */
     struct pst_legion_counts ahead;
     struct pst_legion_placement placement;
     double sampled;               /* partition.h; 1 if the policy needs no parts */

@@ -268,3 +268,29 @@ double pst_hotness_hit_rate(const float *scores, int64_t vertices, const int64_t
         hits += (double)scores[cache[i]];
     return all > 0 ? fmin(1, hits / all) : 0;
 }
+
+/* ---- counts --------------------------------------------------------------------------------------- */
+
+float *pst_hotness_of_counts(uint32_t *counts, int64_t n, int64_t epochs)
+{
+    char *values = (char *)counts;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t count;
+        memcpy(&count, values + i * (int64_t)sizeof count, sizeof count);
+        const float score = (float)count / (float)epochs;
+        memcpy(values + i * (int64_t)sizeof count, &score, sizeof score);
+    }
+    return (float *)(void *)values;
+}
+
+uint32_t *pst_hotness_to_counts(float *scores, int64_t n, int64_t epochs)
+{
+    char *values = (char *)scores;
+    for (int64_t i = 0; i < n; i++) {
+        float score;
+        memcpy(&score, values + i * (int64_t)sizeof score, sizeof score);
+        const uint32_t count = (uint32_t)lrintf(score * (float)epochs);
+        memcpy(values + i * (int64_t)sizeof count, &count, sizeof count);
+    }
+    return (uint32_t *)(void *)values;
+}

@@ -95,5 +95,10 @@ PST_API PST_MUST_USE pst_rc pst_hotness_read(const char *path, int hops, int64_t
 PST_API double pst_hotness_hit_rate(const float *scores, int64_t vertices, const int64_t *cache,
                                     int64_t cached);
 
+/* Counts of batches become scores for one epoch, in place, and scores become counts again. n: of the array.
+ * epochs: that were counted; each count is less than 2^23, so it is the integer nearest to its score. */
+PST_API float *pst_hotness_of_counts(uint32_t *counts, int64_t n, int64_t epochs);
+PST_API uint32_t *pst_hotness_to_counts(float *scores, int64_t n, int64_t epochs);
+
 PST_END_DECLS
 #endif

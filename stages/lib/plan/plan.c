@@ -18,6 +18,9 @@
 #define DIGEST_BYTES 17
 #define ROWS_FILE "cache.npy"
 #define LISTS_FILE "lists.npy"
+#define SHARED_ROWS_FILE "shared_rows.npy"
+#define SHARED_LISTS_FILE "shared_lists.npy"
+#define OWNERS_FILE "owners.npy"
 
 /* ---- writing ------------------------------------------------------------------------------------ */
 
@@ -98,9 +101,42 @@ static json_t *plan_to_json(const struct pst_plan *plan)
         "lists", tiers_to_json(&plan->lists));
 }
 
+/* begin: where each of n replicas begins. Returns how many ids each has. */
+static json_t *counts_to_json(const int64_t *begin, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(begin[i + 1] - begin[i]));
+    return list;
+}
+
+static json_t *caches_to_json(const struct pst_plan *plan)
+{
+    const struct pst_plan_caches *c = &plan->caches;
+    char owners[DIGEST_BYTES] = "";
+    if (c->owner != NULL)
+        digest_text(c->owner, (size_t)plan->vertices, owners);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:s}", "group", json_ints(c->group, c->replicas), "rows",
+                     tiers_to_json(&c->rows), "lists", tiers_to_json(&c->lists), "rows_of",
+                     counts_to_json(c->rows_begin, c->replicas), "lists_of",
+                     counts_to_json(c->lists_begin, c->replicas), "line_bytes", (json_int_t)c->line_bytes,
+                     "owners", owners);
+}
+
 static pst_rc write_ids(const char *dir, const char *name, const struct pst_plan_tiers *tiers)
 {
     return write_npy(dir, name, PST_I64, 1, (int64_t[2]){tiers->n, 1}, tiers->ids);
+}
+
+static pst_rc write_caches(const char *dir, const struct pst_plan *plan)
+{
+    const struct pst_plan_caches *c = &plan->caches;
+    pst_rc rc = c->replicas > 0 ? write_ids(dir, SHARED_ROWS_FILE, &c->rows) : PST_OK;
+    if (rc == PST_OK && c->replicas > 0)
+        rc = write_ids(dir, SHARED_LISTS_FILE, &c->lists);
+    return rc == PST_OK && c->owner != NULL
+               ? write_npy(dir, OWNERS_FILE, PST_I8, 1, (int64_t[2]){plan->vertices, 1}, c->owner)
+               : rc;
 }
 
 pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const char *dir, char *path,
@@ -117,9 +153,13 @@ pst_rc pst_plan_write(const struct pst_plan *plan, const float *scores, const ch
         rc = write_ids(dir, ROWS_FILE, &plan->rows);
     if (rc == PST_OK)
         rc = write_ids(dir, LISTS_FILE, &plan->lists);
+    if (rc == PST_OK)
+        rc = write_caches(dir, plan);
     if (rc != PST_OK)
         return rc;
     json_t *root = plan_to_json(plan);
+    if (root != NULL && plan->caches.replicas > 0)
+        (void)json_object_set_new(root, "caches", caches_to_json(plan));
     char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (text == NULL)
@@ -262,6 +302,44 @@ static void parse_cache(struct reader *r, const json_t *root, struct pst_plan *p
     parse_tiers(r, cache, "lists", plan->vertices, &plan->lists, &digests[1]);
 }
 
+/* begin: where each replica's ids begin, of their counts; they are all n of them. */
+static void parse_counts(struct reader *r, const json_t *caches, const char *field, int replicas, int64_t n,
+                         int64_t *begin)
+{
+    int64_t counts[PST_PLAN_REPLICAS_MAX];
+    begin[0] = 0;
+    if (get_ints(r, caches, field, counts, replicas, PST_PLAN_REPLICAS_MAX, 0) != replicas)
+        return;
+    for (int i = 0; i < replicas; i++)
+        begin[i + 1] = begin[i] + counts[i];
+    if (begin[replicas] != n)
+        (void)bad(r, field, "counts whose sum is the number of ids");
+}
+
+/* digests: of rows, lists and owners. */
+static void parse_caches(struct reader *r, const json_t *root, struct pst_plan *plan, uint64_t digests[3])
+{
+    const json_t *caches = json_object_get(root, "caches");
+    struct pst_plan_caches *c = &plan->caches;
+    if (caches == NULL)
+        return;
+    c->replicas = get_ints(r, caches, "group", c->group, 0, PST_PLAN_REPLICAS_MAX, 0);
+    const int64_t most = plan->vertices * c->replicas;
+    parse_tiers(r, caches, "rows", most, &c->rows, &digests[0]);
+    parse_tiers(r, caches, "lists", most, &c->lists, &digests[1]);
+    parse_counts(r, caches, "rows_of", c->replicas, c->rows.n, c->rows_begin);
+    parse_counts(r, caches, "lists_of", c->replicas, c->lists.n, c->lists_begin);
+    c->line_bytes = get_int(r, caches, "line_bytes", 16, PST_PAGE);
+    const char *owners = json_string_value(json_object_get(caches, "owners"));
+    if (owners == NULL || owners[0] != '\0')
+        digests[2] = get_hex(r, caches, "owners");
+    if (owners != NULL && owners[0] != '\0' && r->rc == PST_OK)
+        c->owner = malloc((size_t)plan->vertices);
+    if (owners != NULL && owners[0] != '\0' && r->rc == PST_OK && c->owner == NULL)
+        r->rc = pst_fail(PST_E_NOMEM, "out of memory: cannot read the owners of %lld vertices",
+                         (long long)plan->vertices);
+}
+
 /* The file that the ids of a tier are read from, for messages. */
 struct ids_file {
     int fd;
@@ -299,21 +377,70 @@ static pst_rc read_ids(const struct ids_file *f, int64_t vertices, uint64_t dige
     return PST_OK;
 }
 
-static pst_rc read_tiers(const char *plan_path, const char *name, int64_t vertices, uint64_t digest,
-                         struct pst_plan_tiers *tiers)
+/* Opens a file beside plan.json. */
+static pst_rc open_beside(const char *plan_path, const char *name, struct ids_file *f)
 {
     const char *slash = strrchr(plan_path, '/');
     const int dir_bytes = slash != NULL ? (int)(slash - plan_path + 1) : 0;
-    struct ids_file f;
-    if (snprintf(f.path, sizeof f.path, "%.*s%s", dir_bytes, plan_path, name) >= (int)sizeof f.path)
+    if (snprintf(f->path, sizeof f->path, "%.*s%s", dir_bytes, plan_path, name) >= (int)sizeof f->path)
         return pst_fail(PST_E_LIMIT, "the path of the file %s in the directory of %s is too long", name,
                         plan_path);
-    pst_rc rc = pst_file_open(f.path, &f.fd, &f.bytes);
+    const pst_rc rc = pst_file_open(f->path, &f->fd, &f->bytes);
+    return rc == PST_OK ? rc : pst_wrap(rc, "the plan %s", plan_path);
+}
+
+static pst_rc read_tiers(const char *plan_path, const char *name, int64_t vertices, uint64_t digest,
+                         struct pst_plan_tiers *tiers)
+{
+    struct ids_file f;
+    pst_rc rc = open_beside(plan_path, name, &f);
     if (rc != PST_OK)
-        return pst_wrap(rc, "the plan %s", plan_path);
+        return rc;
     rc = read_ids(&f, vertices, digest, tiers);
     (void)close(f.fd);
     return rc;
+}
+
+static pst_rc check_owners(const struct ids_file *f, const struct pst_plan *plan, uint64_t digest)
+{
+    const struct pst_plan_caches *c = &plan->caches;
+    if (XXH3_64bits(c->owner, (size_t)plan->vertices) != digest)
+        return pst_fail(PST_E_FORMAT,
+                        "%s does not belong to plan.json, which has another checksum: make a new plan",
+                        f->path);
+    for (int64_t v = 0; v < plan->vertices; v++)
+        if (c->owner[v] < -1 || c->owner[v] >= c->replicas)
+            return pst_fail(PST_E_FORMAT, "%s: entry %lld is replica %d, but there are only %d", f->path,
+                            (long long)v, c->owner[v], c->replicas);
+    return PST_OK;
+}
+
+static pst_rc read_owners(const char *plan_path, struct pst_plan *plan, uint64_t digest)
+{
+    struct ids_file f;
+    pst_rc rc = open_beside(plan_path, OWNERS_FILE, &f);
+    if (rc != PST_OK)
+        return rc;
+    if (f.bytes != PST_PAGE + (uint64_t)plan->vertices)
+        rc = pst_fail(PST_E_FORMAT, "%s has %llu bytes; expected %llu: make a new plan", f.path,
+                      (unsigned long long)f.bytes, (unsigned long long)(PST_PAGE + (uint64_t)plan->vertices));
+    if (rc == PST_OK)
+        rc = pst_file_read_at(f.fd, plan->caches.owner, (size_t)plan->vertices, PST_PAGE, f.path);
+    if (rc == PST_OK)
+        rc = check_owners(&f, plan, digest);
+    (void)close(f.fd);
+    return rc;
+}
+
+static pst_rc read_caches(const char *path, struct pst_plan *plan, const uint64_t digests[3])
+{
+    struct pst_plan_caches *c = &plan->caches;
+    pst_rc rc = PST_OK;
+    if (c->replicas > 0)
+        rc = read_tiers(path, SHARED_ROWS_FILE, plan->vertices, digests[0], &c->rows);
+    if (rc == PST_OK && c->replicas > 0)
+        rc = read_tiers(path, SHARED_LISTS_FILE, plan->vertices, digests[1], &c->lists);
+    return rc == PST_OK && c->owner != NULL ? read_owners(path, plan, digests[2]) : rc;
 }
 
 pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
@@ -336,15 +463,19 @@ pst_rc pst_plan_read(struct pst_plan *plan, const char *path)
     parse_key(&r, root, plan);
     if (r.rc == PST_OK)
         parse_max(&r, root, plan);
-    uint64_t digests[2] = {0, 0};
+    uint64_t digests[2] = {0, 0}, shared[3] = {0, 0, 0};
     if (r.rc == PST_OK)
         parse_cache(&r, root, plan, digests);
+    if (r.rc == PST_OK)
+        parse_caches(&r, root, plan, shared);
     json_decref(root);
     rc = r.rc;
     if (rc == PST_OK)
         rc = read_tiers(path, ROWS_FILE, plan->vertices, digests[0], &plan->rows);
     if (rc == PST_OK)
         rc = read_tiers(path, LISTS_FILE, plan->vertices, digests[1], &plan->lists);
+    if (rc == PST_OK)
+        rc = read_caches(path, plan, shared);
     if (rc != PST_OK)
         pst_plan_release(plan);
     return rc;
@@ -355,4 +486,8 @@ void pst_plan_release(struct pst_plan *plan)
     free(plan->rows.ids);
     free(plan->lists.ids);
     plan->rows = plan->lists = (struct pst_plan_tiers){0};
+    free(plan->caches.rows.ids);
+    free(plan->caches.lists.ids);
+    free(plan->caches.owner);
+    plan->caches = (struct pst_plan_caches){.replicas = 0};
 }

@@ -2,7 +2,8 @@
  * cache.npy and lists.npy (int64, ids of the vertices whose feature rows and whose lists of neighbours are
  * cached: those of the GPU tier, hottest first, then those of the CPU tier) and hotness.npy (float32, (hops +
  * 1) x vertices: the scores of hotness.h). plan.json is written last and has the checksums of cache.npy and
- * lists.npy, so a directory that has a plan.json is complete.
+ * lists.npy, so a directory that has a plan.json is complete. If replicas share caches, shared_rows.npy,
+ * shared_lists.npy (int64) and owners.npy (int8) have the arrays of struct pst_plan_caches.
  *
  * Owner: pst_plan_read fills what the caller owns; pst_plan_release releases it. Threads: any; the functions
  * have no state. */
@@ -15,6 +16,7 @@
 PST_BEGIN_DECLS
 
 #define PST_PLAN_VERSION 6
+#define PST_PLAN_REPLICAS_MAX 16 /* as many as a pipeline can have (stage.h) */
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_POLICY_BYTES 96
 #define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
@@ -47,6 +49,19 @@ struct pst_plan_tiers {
     int64_t *ids;  /* those of each tier hottest first; allocated */
 };
 
+/* Caches that replicas of the sampler have for one another (Legion, section 4.2). Replicas that can read each
+ * other's memory are a group: a clique. All ids of a replica ascend. */
+struct pst_plan_caches {
+    int replicas; /* 0: there are none, and each sampler keeps the rows and lists of the tiers */
+    int64_t group[PST_PLAN_REPLICAS_MAX]; /* of each replica */
+    /* Replica r has the rows of ids[begin[r]] to ids[begin[r + 1] - 1]; and so for lists. The GPU tiers are
+     * empty. */
+    struct pst_plan_tiers rows, lists;
+    int64_t rows_begin[PST_PLAN_REPLICAS_MAX + 1], lists_begin[PST_PLAN_REPLICAS_MAX + 1];
+    int64_t line_bytes; /* of a PCIe transaction, which the policy counted */
+    int8_t *owner; /* of each vertex: the replica that has it as a seed; NULL: seeds are not of the plan */
+};
+
 struct pst_plan {
     struct pst_plan_key key;
     int64_t vertices;
@@ -56,6 +71,7 @@ struct pst_plan {
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
     double predicted_hit_rate;     /* of the rows in both tiers */
     struct pst_plan_tiers rows, lists;
+    struct pst_plan_caches caches;
 };
 
 /* Writes the plan's files to dir, which is made if it does not exist. Each file is replaced as a whole,

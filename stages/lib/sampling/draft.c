@@ -30,7 +30,7 @@ pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *
     d->work.f = filler;
     pst_rc rc = pst_expander_init(&d->expander, filler->expander.graph, filler->expander.algorithm,
                                   size->n[size->hops], edges);
-    if (rc == PST_OK)
+    if (rc == PST_OK && filler->resident == NULL)
         rc = pst_topology_reads_init(&d->reads, slot_bytes, entries);
     if (rc != PST_OK)
         return rc;
@@ -84,22 +84,35 @@ static int32_t *indptr_of(const struct pst_sampling_draft *d)
     return (int32_t *)(void *)(d->work.slot + d->work.f->layout.indptr_at[d->hop]);
 }
 
+/* The lists that have cached list *list, which becomes its number there. *member: of the clique. */
+static const struct pst_topology_lists *lists_with(const struct pst_sampling_draft *d, int32_t *list,
+                                                   int *member)
+{
+    const struct pst_sampling_resident *r = d->work.f->resident;
+    *member = r != NULL ? pst_sampling_resident_list(r, list) : 0;
+    return r != NULL ? &r->lists[*member] : d->cached;
+}
+
 /* Finds which of the vertices from d->known on have cached lists. */
 static void find_cached(struct pst_sampling_draft *d)
 {
+    const struct pst_sampling_resident *r = d->work.f->resident;
+    const struct pst_cache *index = r != NULL ? r->lists_index : d->cached->index;
     const int64_t from = d->known, n = d->work.count - from;
     int64_t hits = 0, misses = 0;
     for (int64_t i = from; i < d->work.count; i++)
         d->list[i] = -1;
-    if (d->cached->n == 0)
+    if (r == NULL && d->cached->n == 0)
         return;
-    pst_k_lookup(NULL, d->cached->index, vertices_of(d) + from, n, d->found_at, d->found, &hits, d->missed,
-                 &misses);
+    pst_k_lookup(NULL, index, vertices_of(d) + from, n, d->found_at, d->found, &hits, d->missed, &misses);
     for (int64_t k = 0; k < hits; k++) {
-        const int64_t i = from + d->found_at[k], list = d->found[k];
-        d->list[i] = (int32_t)list;
-        d->begin[i] = d->cached->at[list];
-        d->degree[i] = d->cached->at[list + 1] - d->begin[i];
+        const int64_t i = from + d->found_at[k];
+        int32_t list = d->found[k];
+        int member;
+        const struct pst_topology_lists *l = lists_with(d, &list, &member);
+        d->list[i] = d->found[k];
+        d->begin[i] = l->at[list];
+        d->degree[i] = l->at[list + 1] - d->begin[i];
     }
 }
 
@@ -147,11 +160,17 @@ static pst_rc note_offsets(struct pst_sampling_draft *d)
 /* Takes the neighbours of destination i from its cached list. at: places of the lists. */
 static void read_cached(struct pst_sampling_draft *d, int64_t i, int32_t from, int32_t to)
 {
-    const struct pst_topology_lists *l = d->cached;
+    int member;
+    int32_t list = d->list[i];
+    const struct pst_topology_lists *l = lists_with(d, &list, &member);
     const bool gpu = d->list[i] < l->gpu_n;
     for (int32_t e = from; e < to; e++) {
         d->at[e] += d->begin[i];
         d->expander.ids[e] = pst_topology_lists_entry(l, d->at[e]);
+    }
+    if (d->work.f->resident != NULL) {
+        d->work.f->resident->open.edges[member] += (uint64_t)(to - from);
+        return;
     }
     d->counts->gpu_lists += gpu;
     d->counts->cpu_lists += !gpu;
@@ -170,10 +189,13 @@ static void split_edges(struct pst_sampling_draft *d, const int32_t *indptr, int
             read_cached(d, i, indptr[i], indptr[i + 1]);
             continue;
         }
+        const int64_t first = wanted;
         for (int32_t e = indptr[i]; e < indptr[i + 1]; e++) {
             d->edge[wanted] = e;
             d->at[wanted++] = d->at[e] + d->begin[i];
         }
+        if (f->resident != NULL)
+            pst_sampling_resident_count(f->resident, vertices_of(d)[i], d->at + first, wanted - first);
     }
     d->wanted = wanted;
     d->counts->lists += n;
@@ -236,6 +258,18 @@ static pst_rc begin_hop(struct pst_sampling_draft *d)
     return rc;
 }
 
+/* With the caches of a clique: reads what is wanted from the host's graph. */
+static void read_host(struct pst_sampling_draft *d)
+{
+    const struct pst_csc *g = d->work.f->resident->graph;
+    for (; d->done < d->wanted; d->done++) {
+        const int64_t at = d->at[d->done];
+        d->values[d->done] = !d->edges             ? g->indptr[at]
+                             : g->index_bytes == 4 ? ((const int32_t *)g->indices)[at]
+                                                   : ((const int64_t *)g->indices)[at];
+    }
+}
+
 /* Goes on until a read is needed. A sample that does not fit ends, too. */
 static pst_rc advance(struct pst_sampling_draft *d, bool *done)
 {
@@ -258,6 +292,8 @@ static pst_rc advance(struct pst_sampling_draft *d, bool *done)
         *done = rc != PST_OK || d->hop == hops;
         if (*done)
             return pst_fill_end(&d->work, rc);
+        if (d->work.f->resident != NULL)
+            read_host(d);
     }
     return PST_OK;
 }
@@ -283,6 +319,8 @@ pst_rc pst_sampling_draft_begin(struct pst_sampling_draft *d, const struct pst_f
         return pst_fill_end(&d->work, rc);
     }
     rc = begin_hop(d);
+    if (rc == PST_OK && d->work.f->resident != NULL)
+        read_host(d);
     return rc == PST_OK ? advance(d, done) : rc;
 }
 

@@ -2,7 +2,8 @@
  * drawn neighbours depend on key, vertex, slot and degree alone, so a draft knows which entries of the
  * topology it wants before it has them. It reads only the sectors with these entries: first those of indptr
  * for the hop's new vertices, then those of indices. Lists that are cached in memory need no read. The sample
- * equals the one that is drawn from memory.
+ * equals the one that is drawn from memory. With the caches of a clique (filler->resident), the host's graph
+ * is read at once, and a draft never waits.
  *
  * Owner: the caller. A draft borrows the filler, the algorithm and the slots. Threads: one. */
 #ifndef PST_SAMPLING_DRAFT_H
@@ -44,7 +45,8 @@ struct pst_sampling_draft {
     bool edges; /* reads indices; false: indptr */
 };
 
-/* slot_bytes: of the slots that carry requests for lists. cached: stays the caller's. counts: are increased
+/* slot_bytes: of the slots that carry requests for lists; 0: filler->resident is set, and there are none.
+ * cached: stays the caller's. counts: are increased
  * by what this draft does. PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_sampling_draft_init(struct pst_sampling_draft *d, struct pst_filler *filler,
                                             const struct pst_topology_array *indptr,

@@ -222,8 +222,11 @@ static void copy_hits(struct pst_fill_work *w)
         span->begin_s = pst_now();
         if (f->pass_bus != NULL)
             f->pass_bus(f->stage, ((uint64_t)r->hits - gpu_hits(f, row, r->hits)) * f->row_bytes);
-        pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, r->hits,
-                     f->row_bytes);
+        if (f->resident != NULL)
+            pst_sampling_resident_gather(f->resident, row, pos, r->hits, to, l->stride_bytes, f->row_bytes);
+        else
+            pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, r->hits,
+                         f->row_bytes);
         span->end_s = pst_now();
         w->f->gather_s += span->end_s - span->begin_s;
         pos += r->hits;
@@ -312,6 +315,10 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
         if (w->result->parts > 0) /* the disk stage has been told of some rows, so the slot must travel */
             pst_fill_empty(w->f, w->job, w->slot, w->announced);
         rc = PST_OK;
+    }
+    if (w->f->resident != NULL) {
+        w->f->resident->open.rows_disk = w->result->lookups - w->result->hits;
+        pst_sampling_resident_end(w->f->resident, rc == PST_OK && w->result->fits);
     }
     w->result->bytes_used = l->features_at + (uint64_t)w->provided * l->stride_bytes;
     return rc;

@@ -9,6 +9,7 @@
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"
 #include "stages/lib/sampling/cut.h"
+#include "stages/lib/sampling/resident/clique_cache.h"
 
 PST_BEGIN_DECLS
 
@@ -20,12 +21,13 @@ struct pst_filler {
     const int32_t *labels; /* of every vertex; NULL: there are none */
     int64_t feature_dim;
     uint32_t feature_dtype;
-    const struct pst_dataset *types;  /* the dataset, if its vertices have types; else NULL */
-    uint64_t row_bytes;               /* data bytes of a feature row */
-    struct pst_sampling_pairs *pairs; /* NULL: seeds are vertices, else rows of edges */
-    const struct pst_cache *cache;    /* NULL: there is none */
-    const char *cache_rows;           /* layout.stride_bytes each */
-    int64_t cache_gpu_rows;           /* the first so many are the GPU tier's */
+    const struct pst_dataset *types;        /* the dataset, if its vertices have types; else NULL */
+    uint64_t row_bytes;                     /* data bytes of a feature row */
+    struct pst_sampling_pairs *pairs;       /* NULL: seeds are vertices, else rows of edges */
+    const struct pst_cache *cache;          /* NULL: there is none */
+    const char *cache_rows;                 /* layout.stride_bytes each */
+    int64_t cache_gpu_rows;                 /* the first so many are the GPU tier's */
+    struct pst_sampling_resident *resident; /* not NULL: rows and lists of a clique; cache is its index */
     /* What is read from the CPU tier passes it first. NULL: there is no bus. */
     void (*pass_bus)(struct pst_stage *stage, uint64_t bytes);
     struct pst_stage *stage; /* for pass_bus */

@@ -110,7 +110,12 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
                          : pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch,
                                           order.seed, order.shuffle);
     if (rc == PST_OK && order.replicas > 0)
-        rc = pst_seeds_divide(&in->seeds, order.replica, order.replicas);
+        rc = order.owner != NULL && order.vertices != in->ds.vertices
+                 ? pst_fail(PST_E_ARG,
+                            "the plan is of a graph with %lld vertices, but this one has %lld: make a new "
+                            "plan",
+                            (long long)order.vertices, (long long)in->ds.vertices)
+                 : pst_seeds_divide(&in->seeds, order.replica, order.replicas, order.owner);
     if (rc != PST_OK)
         return rc;
     in->graph = pst_topology_mapped(&in->ds);
@@ -134,6 +139,42 @@ void pst_sampling_input_bound(const struct pst_sampling_input *in, struct pst_mi
 }
 
 /* ---- of a sampler ----------------------------------------------------------------------------------- */
+
+pst_rc pst_sampling_read_plan(struct pst_sampling *s, const char **path)
+{
+    int port = pst_port(s->self, "plan");
+    *path = pst_linked(s->self, port) ? pst_oneshot(s->self, port) : s->params->plan;
+    if (*path == NULL || *path[0] == '\0')
+        return PST_OK;
+    if (pst_linked(s->self, port) && s->params->plan[0] != '\0')
+        return pst_fail(PST_E_ARG,
+                        "the parameter plan is \"%s\", but the port plan is linked too; use only one of them",
+                        s->params->plan);
+    const pst_rc rc = pst_plan_read(&s->plan, *path);
+    s->planned = rc == PST_OK;
+    return rc;
+}
+
+pst_rc pst_sampling_check_plan(struct pst_sampling *s, const char *path)
+{
+    if (!s->planned)
+        return PST_OK;
+    if (strcmp(s->plan.key.hotness, "oracle") == 0 && s->params->shuffle != PST_SEEDS_GLOBAL &&
+        s->plan.caches.replicas == 0)
+        pst_warn(s->self,
+                 "the plan's oracle counted the batches of the shuffle global, but shuffle is %s: the plan "
+                 "does not know this run's batches",
+                 s->params->shuffle == PST_SEEDS_LOCAL ? "local" : "none");
+    if (pst_plan_match(&s->plan, &s->in.key, PST_PLAN_ALGORITHM, path) == PST_OK)
+        return PST_OK;
+    const pst_rc rc = pst_plan_match(&s->plan, &s->in.key, 0, path);
+    s->other_plan = rc == PST_OK;
+    if (s->other_plan)
+        pst_log(s->self,
+                "slots may be too small: the plan was made for the algorithm %s, but this stage uses %s",
+                s->plan.key.algorithm, s->in.key.algorithm);
+    return rc;
+}
 
 /* What depends on batches of vertices is refused. */
 pst_rc pst_sampling_open_pairs(struct pst_sampling *s)

@@ -109,7 +109,9 @@ struct pst_sampling_order {
     uint64_t seed;
     bool shuffle;
     int replica, replicas; /* replicas 0: they are not divided */
-    bool edges;            /* seeds are the rows of edges_train, not vertices of the split */
+    const int8_t *owner; /* with replicas: the replica that has each of `vertices` vertices; NULL: by hash */
+    int64_t vertices;
+    bool edges; /* seeds are the rows of edges_train, not vertices of the split */
 };
 
 struct pst_sampling_input {

@@ -1,4 +1,5 @@
 /* load_tiers.c: loads the rows and lists that the plan caches. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -8,7 +9,8 @@
 /* The rows that the plan caches. */
 static int64_t cached_rows(const struct pst_sampling *s)
 {
-    return s->planned && !s->bare && s->in.ds.feature_dim > 0 ? s->plan.rows.n : 0;
+    return s->planned && !s->bare && s->in.ds.feature_dim > 0 && s->plan.caches.replicas == 0 ? s->plan.rows.n
+                                                                                              : 0;
 }
 
 /* The lists that the plan caches, if this sampler does not have them all in memory. */
@@ -23,6 +25,38 @@ static uint64_t shared_lists_at(const struct pst_sampling *s)
     return pst_align_up(pst_cache_rows_bytes(cached_rows(s), s->in.ds.stride_bytes), PST_PAGE);
 }
 
+/* What the plan must agree with, for the caches of a clique. */
+static pst_rc share_resident(struct pst_sampling *s)
+{
+    int replicas;
+    uint64_t bytes = 0;
+    const int replica = pst_replica(s->self, &replicas);
+    const bool owned = s->plan.caches.owner != NULL, local = s->params->shuffle == PST_SEEDS_LOCAL;
+    if (replicas != s->plan.caches.replicas || owned != local)
+        return pst_fail(
+            PST_E_ARG,
+            "the plan has caches for %d replicas of the sampler with the shuffle %s, but there are %d "
+            "with the shuffle %s: make a new plan",
+            s->plan.caches.replicas, owned ? "local" : "global", replicas, local ? "local" : "global");
+    const char *what = strncmp(pst_device_name(s->self), "cuda:", 5) == 0 ? "a sampler on a GPU"
+                       : s->bare                                          ? "the output sample"
+                       : s->params->edges                                 ? "seeds that are edges"
+                       : s->params->input.topology == PST_TOPOLOGY_SSD    ? "topology ssd"
+                       : s->in.algorithm.algorithm->pick == NULL          ? "this sampling algorithm"
+                                                                          : NULL;
+    if (what != NULL)
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "the plan has caches that replicas share, which cannot be used together with %s: change it, "
+            "or the planner's policy",
+            what);
+    const pst_rc rc =
+        pst_sampling_resident_bytes(&s->plan, replica, &s->in.graph, s->in.ds.stride_bytes, &bytes);
+    if (rc == PST_OK)
+        pst_share(s->self, bytes);
+    return rc;
+}
+
 /* Several instances on a CPU share their cache. One alone keeps it in memory of its own, which can have huge
  * pages. */
 pst_rc pst_sampling_tiers_share(struct pst_sampling *s)
@@ -30,6 +64,8 @@ pst_rc pst_sampling_tiers_share(struct pst_sampling *s)
     int instances = 1;
     uint64_t lists = 0;
     (void)pst_instance(s->self, &instances);
+    if (s->plan.caches.replicas > 0)
+        return share_resident(s);
     if (instances == 1 || cached_rows(s) + cached_lists(s) == 0 ||
         strncmp(pst_device_name(s->self), "cuda:", 5) == 0)
         return PST_OK;
@@ -69,6 +105,61 @@ static pst_rc load_rows(struct pst_sampling *s)
     return PST_OK;
 }
 
+static pst_rc load_resident(struct pst_sampling *s)
+{
+    const struct pst_minibatch_size *size = &s->filler.layout.size;
+    const double begin = pst_now();
+    int64_t edges = 1;
+    for (int h = 0; h < size->hops; h++)
+        edges = pst_max_i64(edges, size->edges[h]);
+    s->cache_owner = pst_instance(s->self, NULL) == 0;
+    const pst_rc rc = pst_sampling_resident_load(&s->resident, s->self, s->cache_owner, &s->plan, &s->in.ds,
+                                                 &s->in.graph, size->n[size->hops], edges);
+    if (rc != PST_OK)
+        return rc;
+    const struct pst_sampling_resident *r = &s->resident;
+    s->cache =
+        (struct pst_cache_rows){.n = r->rows[0].n + (pst_replica(s->self, NULL) == 0 ? s->plan.rows.n : 0),
+                                .gpu_n = r->rows[0].n,
+                                .borrowed = true};
+    s->filler.resident = &s->resident;
+    s->filler.cache = r->rows_index;
+    s->filler.cache_gpu_rows = r->rows_first[r->members];
+    pst_log(
+        s->self,
+        "%lld rows and %lld lists of its own, %lld and %lld of a clique of %d, %lld rows in the CPU tier, in "
+        "%.3f s; the plan predicts a hit rate of %.3f",
+        (long long)r->rows[0].n, (long long)r->lists[0].n, (long long)r->rows_first[r->members],
+        (long long)r->lists_first[r->members], r->members, (long long)r->rows[r->members].n,
+        pst_now() - begin, s->plan.predicted_hit_rate);
+    return PST_OK;
+}
+
+/* A draft that never waits: it needs no slots for lists. */
+pst_rc pst_sampling_clique_open(struct pst_sampling *s)
+{
+    struct pst_topology_array indptr, indices;
+    if (s->resident.members == 0)
+        return PST_OK;
+    pst_topology_arrays(&s->in.ds, &indptr, &indices);
+    s->resident_draft = calloc(1, sizeof *s->resident_draft);
+    return s->resident_draft != NULL
+               ? pst_sampling_draft_init(s->resident_draft, &s->filler, &indptr, &indices, &s->cached_lists,
+                                         0, &s->resident_counts)
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot sample from shared caches");
+}
+
+pst_rc pst_sampling_clique_fill(struct pst_sampling *s, const struct pst_fill_job *job, void *slot,
+                                struct pst_fill_result *result)
+{
+    bool done = false;
+    const pst_rc rc =
+        pst_sampling_draft_begin(s->resident_draft, job, slot, pst_sampling_send_part, &s->now, &done);
+    assert(rc != PST_OK || done);
+    *result = s->resident_draft->result;
+    return rc;
+}
+
 static pst_rc load_lists(struct pst_sampling *s)
 {
     const struct pst_plan_tiers *lists = &s->plan.lists;
@@ -95,7 +186,7 @@ pst_rc pst_sampling_tiers_load(struct pst_sampling *s)
     s->cache_owner = pst_shared(s->self) == NULL || pst_instance(s->self, NULL) == 0;
     s->filler.pass_bus = pst_bus_pass;
     s->filler.stage = s->self;
-    pst_rc rc = load_rows(s);
+    pst_rc rc = s->plan.caches.replicas > 0 ? load_resident(s) : load_rows(s);
     if (rc == PST_OK)
         rc = load_lists(s);
     pst_plan_release(&s->plan);

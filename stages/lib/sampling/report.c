@@ -44,6 +44,8 @@ void pst_sampling_report(struct pst_sampling *s)
         rc = report_times(s);
     if (rc == PST_OK && s->lists != NULL)
         rc = pst_sampling_lists_report(s);
+    if (rc == PST_OK && s->resident.members > 0)
+        rc = pst_sampling_resident_report(&s->resident, s->self, s->in.ds.stride_bytes);
     if (rc != PST_OK)
         pst_log(s->self, "cannot report the counts of this sampler: %s", pst_error_text());
 }

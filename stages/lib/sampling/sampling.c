@@ -22,36 +22,6 @@
 
 /* ---- size --------------------------------------------------------------------------------------- */
 
-static pst_rc load_plan(struct pst_sampling *s)
-{
-    int port = pst_port(s->self, "plan");
-    const char *path = pst_linked(s->self, port) ? pst_oneshot(s->self, port) : s->params->plan;
-    if (path == NULL || path[0] == '\0')
-        return PST_OK;
-    if (pst_linked(s->self, port) && s->params->plan[0] != '\0')
-        return pst_fail(PST_E_ARG,
-                        "the parameter plan is \"%s\", but the port plan is linked too; use only one of them",
-                        s->params->plan);
-    pst_rc rc = pst_plan_read(&s->plan, path);
-    if (rc != PST_OK)
-        return rc;
-    s->planned = true;
-    if (strcmp(s->plan.key.hotness, "oracle") == 0 && s->params->shuffle != PST_SEEDS_GLOBAL)
-        pst_warn(s->self,
-                 "the plan's oracle counted the batches of the shuffle global, but shuffle is %s: the plan "
-                 "does not know this run's batches",
-                 s->params->shuffle == PST_SEEDS_LOCAL ? "local" : "none");
-    if (pst_plan_match(&s->plan, &s->in.key, PST_PLAN_ALGORITHM, path) == PST_OK)
-        return PST_OK;
-    rc = pst_plan_match(&s->plan, &s->in.key, 0, path);
-    s->other_plan = rc == PST_OK;
-    if (s->other_plan)
-        pst_log(s->self,
-                "slots may be too small: the plan was made for the algorithm %s, but this stage uses %s",
-                s->plan.key.algorithm, s->in.key.algorithm);
-    return rc;
-}
-
 /* The replicas divide the grains of each batch. `penstock check` has compared the numbers. If each replica
  * has its own seeds, its grains are all of its seeds; else they are a share of those that all have. */
 static struct pst_sampling_order choose_share(struct pst_sampling *s)
@@ -67,7 +37,9 @@ static struct pst_sampling_order choose_share(struct pst_sampling *s)
                                        .edges = s->params->edges,
                                        .shuffle = s->params->shuffle != PST_SEEDS_FILE,
                                        .replica = replica,
-                                       .replicas = local ? replicas : 0};
+                                       .replicas = local ? replicas : 0,
+                                       .owner = s->plan.caches.owner,
+                                       .vertices = s->plan.vertices};
 }
 
 /* Rows go with the batches, unless a cache stage adds them. gpu_ports: the stage has those for GPUs. */
@@ -100,11 +72,14 @@ pst_rc pst_sampling_size(struct pst_stage *self, const struct pst_sampling_param
     s->now.sampling = s;
     s->early = params->margin >= 1;
     s->trace = -1;
+    const char *plan = NULL;
     pst_rc rc = choose_ports(s, own == NULL || own->draw_on_device != NULL);
+    if (rc == PST_OK)
+        rc = pst_sampling_read_plan(s, &plan);
     if (rc == PST_OK)
         rc = pst_sampling_input_open(&s->in, self, &params->input, own, own_state, choose_share(s));
     if (rc == PST_OK)
-        rc = load_plan(s);
+        rc = pst_sampling_check_plan(s, plan);
     if (rc != PST_OK)
         return rc;
     if (s->in.seeds.repeats > 0)
@@ -178,6 +153,8 @@ static pst_rc open_on_cpu(struct pst_sampling *s)
         rc = pst_topology_load(&s->in.graph, &s->topology_memory);
     if (rc == PST_OK)
         rc = pst_filler_init(&s->filler, &s->in.graph, &s->in.algorithm);
+    if (rc == PST_OK)
+        rc = pst_sampling_clique_open(s);
     return rc == PST_OK && s->lists != NULL ? pst_sampling_lists_open(s) : rc;
 }
 
@@ -470,9 +447,10 @@ static pst_rc fill_slots(struct pst_sampling *s, struct pst_sampling_pending *p,
         struct pst_fill_result result;
         const struct pst_fill_job job = pst_sampling_next_job(s, p);
         s->now.last_micro = job.last_micro;
-        pst_rc rc = pst_device_is_cuda(&s->device)
-                        ? pst_fill_device(&s->device_filler, &job, slot, cached, pst_sampling_send_part,
-                                          &s->now, &result)
+        pst_rc rc = pst_device_is_cuda(&s->device) ? pst_fill_device(&s->device_filler, &job, slot, cached,
+                                                                     pst_sampling_send_part, &s->now, &result)
+                    : s->resident.members > 0
+                        ? pst_sampling_clique_fill(s, &job, slot, &result)
                         : pst_sampling_fill(&s->filler, &job, slot, pst_sampling_send_part, &s->now, &result);
         if (rc != PST_OK)
             return pst_wrap(rc, "cannot sample batch %llu", (unsigned long long)p->batch);
@@ -572,6 +550,10 @@ void pst_sampling_close(struct pst_sampling *s)
     pst_filler_device_release(&s->device_filler);
     pst_cache_rows_release(&s->cache);
     pst_topology_lists_release(&s->cached_lists);
+    if (s->resident_draft != NULL)
+        pst_sampling_draft_release(s->resident_draft);
+    free(s->resident_draft);
+    pst_sampling_resident_release(&s->resident);
     pst_device_close(&s->device);
     pst_plan_release(&s->plan);
     free(s->pending);

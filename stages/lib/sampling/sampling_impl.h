@@ -4,6 +4,7 @@
 #define PST_SAMPLING_IMPL_H
 
 #include "stages/lib/cache/cache_rows.h"
+#include "stages/lib/sampling/draft.h"
 #include "stages/lib/sampling/fill_device.h"
 #include "stages/lib/sampling/sampling.h"
 #include "stages/lib/sampling/splits.h"
@@ -45,6 +46,9 @@ struct pst_sampling {
     struct pst_sampling_pairs pairs; /* if seeds are edges */
     struct pst_cache_rows cache;
     struct pst_topology_lists cached_lists; /* if lists are read from drives */
+    struct pst_sampling_resident resident;  /* of a clique, if the plan has shared caches; else members 0 */
+    struct pst_sampling_draft *resident_draft; /* the micro-batch that is made with it */
+    struct pst_sampling_draft_counts resident_counts;
     bool cache_owner; /* false: another instance has loaded rows and lists, and reports them */
     struct pst_device device;
     struct pst_filler_device device_filler; /* on a GPU */
@@ -77,6 +81,10 @@ PST_MUST_USE pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sa
                                            const struct pst_fill_job *job, struct pst_sampling_filled *filled,
                                            const struct pst_fill_result *result, bool *again);
 
+/* input.c: reads the plan, if there is one; then, when s->in is open, checks that the plan is for these
+ * inputs. *path: of the plan. */
+PST_MUST_USE pst_rc pst_sampling_read_plan(struct pst_sampling *s, const char **path);
+PST_MUST_USE pst_rc pst_sampling_check_plan(struct pst_sampling *s, const char *path);
 /* input.c: opens s->pairs, if seeds are edges. PST_E_UNSUPPORTED: together with another setting. PST_E_LIMIT,
  * PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_sampling_open_pairs(struct pst_sampling *s);
@@ -92,6 +100,11 @@ void pst_sampling_report(struct pst_sampling *s);
  */
 PST_MUST_USE pst_rc pst_sampling_tiers_share(struct pst_sampling *s);
 PST_MUST_USE pst_rc pst_sampling_tiers_load(struct pst_sampling *s);
+/* load_tiers.c, with the caches of a clique. The first is called when the filler is ready. The second makes a
+ * micro-batch like pst_sampling_fill. */
+PST_MUST_USE pst_rc pst_sampling_clique_open(struct pst_sampling *s);
+PST_MUST_USE pst_rc pst_sampling_clique_fill(struct pst_sampling *s, const struct pst_fill_job *job,
+                                             void *slot, struct pst_fill_result *result);
 
 /* lists.c: slots whose lists are read from drives. There are as many drafts as slots of the route `batch`. */
 PST_MUST_USE pst_rc pst_sampling_lists_size(struct pst_sampling *s);

@@ -143,7 +143,7 @@ uint64_t pst_seeds_own_order(uint64_t seed, int device)
     return (uint64_t)own.key[0] << 32 | own.key[1];
 }
 
-pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas)
+pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas, const int8_t *owner)
 {
     const uint64_t devices = (UINT64_C(1) << replicas) - 1;
     const int64_t all = s->n;
@@ -151,9 +151,12 @@ pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas)
     assert(s->replicas == 0 && replica >= 0 && replica < replicas && replicas <= PST_REPLICAS_MAX);
     s->n = 0;
     for (int64_t i = 0; i < all; i++) {
-        const int owner = pst_seeds_device(devices, s->seed, s->ids[i]);
-        s->share[owner]++;
-        if (owner == replica)
+        const int r = owner != NULL ? owner[s->ids[i]] : pst_seeds_device(devices, s->seed, s->ids[i]);
+        if (r < 0 || r >= replicas)
+            return pst_fail(PST_E_ARG, "the plan gives training vertex %lld to no replica: make a new plan",
+                            (long long)s->ids[i]);
+        s->share[r]++;
+        if (r == replica)
             s->ids[s->n++] = s->ids[i];
     }
     for (int r = 0; r < replicas; r++) {

@@ -41,10 +41,12 @@ enum pst_seeds_shuffle {
 };
 #define PST_SEEDS_SHUFFLES "global|local|none"
 
-/* Call it after pst_seeds_init. Keeps only the share of one replica. An epoch then has
- * ceil(largest share / s->batch) batches, and each share is cut into so many of near-equal size. With more
- * vertices than batches, none is empty. PST_E_ARG: a replica has no vertex; the message names it. */
-PST_API PST_MUST_USE pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas);
+/* Call it after pst_seeds_init. Keeps only the share of one replica: owner[v] is the replica that has vertex
+ * v; NULL: it is chosen by hash. An epoch then has ceil(largest share / s->batch) batches, and each share is
+ * cut into so many of near-equal size. With more vertices than batches, none is empty. PST_E_ARG: a replica
+ * has no vertex; the message names it. */
+PST_API PST_MUST_USE pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas,
+                                             const int8_t *owner);
 
 /* Which of several devices, given as bits, has a vertex: each is as likely as any other. */
 PST_API int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex);
