@@ -219,11 +219,13 @@ struct pst_stage_desc {
      *   "labels"       labels of at least two classes, or several labels a vertex
      *   "targets"      numbers of each vertex, for regression
      *   "edges"        edges to predict: edges_train
+     *   "triples"      edges to train embeddings on: triples_train or edges_train
      *   "features:PARAM=VALUE", and so with labels, targets and edges  the same, only if the parameter has
      * this value
      *   "types"        not a need: the stage can use a dataset whose vertices have types
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "split:PARAM:OTHER=VALUE"  the same, only if the parameter OTHER has this value
+     *   "vertices:PARAM"  at least as many vertices as the value of PARAM (INT)
      *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty
      *   "relations:PARAM"  the edge types that the value of PARAM (NAMED_INTS) names: each, once. "*" names
      * all that no other name is for */

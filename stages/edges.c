@@ -89,6 +89,7 @@ const struct pst_stage_desc pst_stage = {
     .help = "batches of training edges, shuffled every epoch, with negatives, to train embeddings",
     .ports = ports,
     .params = params,
+    .dataset = "triples,types,vertices:partitions",
     .state_bytes = sizeof(struct edges),
     .size = size,
     .open = open_stage,

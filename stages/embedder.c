@@ -130,6 +130,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would train its own relations */
+    .dataset = "triples,types",
     .state_bytes = sizeof(struct embedder),
     .size = size,
     .open = open_stage,

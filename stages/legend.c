@@ -289,6 +289,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would own other embeddings */
+    .dataset = "triples,types,vertices:partitions",
     .state_bytes = sizeof(struct legend),
     .size = size,
     .open = open_stage,

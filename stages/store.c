@@ -296,6 +296,7 @@ const struct pst_stage_desc pst_stage = {
     .ports = ports,
     .params = params,
     .instances_max = 1, /* each instance would own other embeddings */
+    .dataset = "triples,types",
     .state_bytes = sizeof(struct store),
     .size = size,
     .open = open_stage,

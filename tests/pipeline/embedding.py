@@ -195,13 +195,19 @@ def digest(p, data, *args, **more):
     return p.run(MARIUS, *args, data=data, **more).report["weights_digest"]
 
 
+def triples_of(data, part):
+    """Source, relation and destination. Pairs have relation 0."""
+    path = os.path.join(data, f"triples_{part}.npy")
+    return np.load(path) if os.path.exists(path) else np.insert(np.load(os.path.join(data, f"edges_{part}.npy")), 1, 0, axis=1)
+
+
 def brute_force(data, got, part, tie):
     """MRR, Hits@1, 3, 10 and mean rank of ComplEx with inverse relations, filtered. got: the tensors."""
     known = set()
     for p in ("train", "val", "test"):
-        known |= set(map(tuple, np.load(os.path.join(data, f"triples_{p}.npy")).tolist()))
+        known |= set(map(tuple, triples_of(data, p).tolist()))
     rows, relations, ranks = got["vertices"].astype(np.float64), halves(got["relations"].astype(np.float64)), []
-    for s, r, o in np.load(os.path.join(data, f"triples_{part}.npy")).tolist():
+    for s, r, o in triples_of(data, part).tolist():
         for side in (0, 1):
             q = halves(rows[s if side else o]) * relations[r if side else r + len(relations) // 2]
             f, own = rows @ flat(q), o if side else s

@@ -175,11 +175,12 @@ static void test_descriptions(void **state)
     refused(&d, "instances_max: expected 0 to 16, found 17");
     d = good;
     d.dataset = "features,splt:n";
-    refused(
-        &d,
-        "dataset: expected features, labels, targets, edges or split:PARAM, which can be followed by "
-        ":PARAM=VALUE; or types, evaluated:PARAM or relations:PARAM (PARAM: the name of a parameter), found "
-        "\"splt:n\"");
+    refused(&d, "dataset: expected features, labels, targets, edges or split:PARAM, which can be followed by "
+                ":PARAM=VALUE; or triples, types, vertices:PARAM, evaluated:PARAM or relations:PARAM (PARAM: "
+                "the name "
+                "of a parameter), found \"splt:n\"");
+    d.dataset = "vertices:m";
+    refused(&d, "found \"vertices:m\"");
     d.dataset = "split:m";
     refused(&d, "found \"split:m\"");
     d.dataset = "targets:m=mse";

@@ -100,7 +100,7 @@ def one_relation_few_edges_and_pairs_without_relations():
     with Place() as p:
         assert all(b.head["relations"] == 1 for b in batches_of(p, knowledge_graph(p, 2, 1, 12), chunks=7, batch=5))
         pl = pipeline({"edges": stage("edges"), "discard": stage("discard")}, links("edges.out", "discard.in"))
-        err = p.run(pl, code=1).err  # a graph without edges to predict
+        err = p.run(pl, code=2).err  # a graph without edges to predict
         assert "has no edges to train" in err and "penstock import triples" in err, err
 
 

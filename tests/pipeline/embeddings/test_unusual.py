@@ -25,22 +25,80 @@ def dataset(p, name, train, test):
     return p.path(name)
 
 
+def trains(p, name, data, partitions, buffer):
+    """Both pipelines give the same bits, the loss falls, and the ranks are those of a brute force. Returns the tensors."""
+    r = p.run(MARIUS, *partitioned(partitions, buffer, "auto", 1), "--epochs", 3, data=data)
+    other = p.run(LEGEND, *legend(partitions, buffer, "auto"), "--epochs", 3, data=data)
+    assert other.report["weights_digest"] == r.report["weights_digest"], name
+    losses, edges = [e["loss"] for e in r.report["epochs"]], len(triples_of(data, "train"))
+    assert losses[-1] < losses[0] and all(e["edges"] == edges for e in r.report["epochs"]), (name, losses)
+    out = p.path("out " + name)
+    command("export", r.run_dir, out, "--quiet")
+    got = {t: np.load(os.path.join(out, t + ".npy")) for t in ("vertices", "relations")}
+    found = [r.report[f"test_{figure}"] for figure in ("mrr", "hits_1", "hits_3", "hits_10", "mean_rank")]
+    assert np.allclose(found, brute_force(data, got, "test", "mean"), rtol=1e-9), (name, found)
+    return got
+
+
 @test
 def unusual_data_trains_in_partitions():
-    """Both pipelines give the same bits, the loss falls, and the ranks are those of a brute force."""
     with Place() as p:
         for name, (train, test, partitions, buffer) in SHAPES.items():
-            data = dataset(p, name, train, test)
-            r = p.run(MARIUS, *partitioned(partitions, buffer, "auto", 1), "--epochs", 3, data=data)
-            other = p.run(LEGEND, *legend(partitions, buffer, "auto"), "--epochs", 3, data=data)
-            assert other.report["weights_digest"] == r.report["weights_digest"], name
-            losses = [e["loss"] for e in r.report["epochs"]]
-            assert losses[-1] < losses[0] and all(e["edges"] == len(train) for e in r.report["epochs"]), (name, losses)
-            out = p.path("out " + name)
-            command("export", r.run_dir, out, "--quiet")
-            got = {t: np.load(os.path.join(out, t + ".npy")) for t in ("vertices", "relations")}
-            found = [r.report[f"test_{figure}"] for figure in ("mrr", "hits_1", "hits_3", "hits_10", "mean_rank")]
-            assert np.allclose(found, brute_force(data, got, "test", "mean"), rtol=1e-9), (name, found)
+            trains(p, name, dataset(p, name, train, test), partitions, buffer)
+
+
+def with_edges_to_predict(p, typed, name, triples):
+    """The typed graph, whose edges are also its edges to train and test: triples, or pairs without relations."""
+    source, data = p.path(name + " source"), p.path(name)
+    command("export", typed, source, "--quiet")
+    with open(os.path.join(source, "meta.json")) as f:
+        meta = json.load(f)
+    first = dict(zip((t["name"] for t in meta["vertex_types"]), np.cumsum([0] + [t["num_nodes"] for t in meta["vertex_types"]])))
+    rows = []
+    for k, e in enumerate(meta["edge_types"]):
+        s, t = np.load(os.path.join(source, f"edges_{k}.npy"))
+        rows.append(np.stack([s + first[e["source"]], np.full(len(s), k), t + first[e["target"]]], 1))
+    rows = np.random.default_rng(1).permutation(np.concatenate(rows)).astype(np.int32)
+    kind, rows = ("triples", rows) if triples else ("edges", np.ascontiguousarray(rows[:, ::2]))
+    parts = {f"{kind}_train": rows[8:400], f"{kind}_val": rows[:4], f"{kind}_test": rows[4:8]}
+    for file, array in parts.items():
+        np.save(os.path.join(source, file + ".npy"), array)
+    with open(os.path.join(source, "meta.json"), "w") as f:
+        json.dump({**meta, "kept": list(parts)}, f)
+    command("import", "npy", source, data, "--quiet")
+    return data, len(meta["edge_types"])
+
+
+@test
+def typed_graphs_train_if_they_have_edges_to_predict():
+    """All vertices have embeddings, of whatever type they are. Relations are those of the triples; pairs have one relation."""
+    with Place() as p:
+        typed = p.path("typed")
+        command("gen", "typed", typed, "--vertices", 60, "--quiet")
+        for pl, stages in ((MARIUS, ("edges", "store", "embedder")), (LEGEND, ("legend",))):
+            want = [f"stages.{s}: {s}: the dataset {typed} has no edges to train or test embeddings on: expected triples_train.npy" for s in stages]
+            for said in (command("check", pl, "--dataset", typed, code=2).stderr, p.run(pl, data=typed, code=2).err):
+                assert all(w in said for w in want) and "import triples" in said and said.count("no edges to train") == len(want), said
+        for triples in (True, False):
+            name = "triples" if triples else "pairs"
+            data, relations = with_edges_to_predict(p, typed, name, triples)
+            got = trains(p, name, data, 5, 3)
+            assert len(got["relations"]) == 2 * (relations if triples else 1), got["relations"].shape
+            command("check", MARIUS, "--dataset", data)
+
+
+@test
+def partitions_that_do_not_fit_are_told_before_the_start():
+    with Place() as p:
+        data = knowledge_graph(p)
+        for pl, place, args in ((MARIUS, "params.partitions", lambda n, c: partitioned(n, c)), (LEGEND, "stages.legend.params.partitions", lambda n, c: legend(n, c, "beta"))):
+            want = f"--set: {place}: expected at most 37, the number of vertices of dataset {data}, found 38"
+            args_of = [w for w in args(38, 3) if w != "--quiet"]
+            assert want in command("check", pl, *args_of, "--dataset", data, code=2).stderr
+            assert want in p.run(pl, *args(38, 3), data=data, code=2).err
+            for buffer in (4, 6):  # found when stages have begun
+                err = p.run(pl, *args(4, buffer), data=data, code=1).err
+                assert f"4 partitions with a buffer of {buffer}: expected more partitions than the buffer holds" in err, err
 
 
 @test

@@ -138,10 +138,25 @@ static void check_seeds(struct check *c, const char *word)
         check_split(c, name, true);
 }
 
+/* The value of a parameter is at most the number of vertices. */
+static void check_vertices(struct check *c, const char *param)
+{
+    const json_t *value = json_object_get(c->stage->params, param);
+    char path[PST_JSON_PATH_MAX];
+    if (!json_is_integer(value) || json_integer_value(value) <= c->ds->vertices)
+        return;
+    pst_pipeline_param_path(c->pl, c->stage->name, param, path);
+    pst_json_error(&c->pl->doc, c->diag, path,
+                   "expected at most %" PRId64 ", the number of vertices of dataset %s, found %" PRId64,
+                   c->ds->vertices, c->ds->dir, (int64_t)json_integer_value(value));
+}
+
 static void check_word(struct check *c, const char *word)
 {
-    static const char split[] = "split:", evaluated[] = "evaluated:", relations[] = "relations:";
+    static const char split[] = "split:", evaluated[] = "evaluated:", relations[] = "relations:",
+                      vertices[] = "vertices:";
     const struct pst_dataset *ds = c->ds;
+    const struct pst_array *training;
     char path[PST_JSON_PATH_MAX];
     (void)snprintf(path, sizeof path, "stages.%s", c->stage->origin);
     if (strncmp(word, split, strlen(split)) == 0)
@@ -150,6 +165,10 @@ static void check_word(struct check *c, const char *word)
         check_split(c, word + strlen(evaluated), false);
     else if (strncmp(word, relations, strlen(relations)) == 0)
         check_relations(c, word + strlen(relations));
+    else if (strncmp(word, vertices, strlen(vertices)) == 0)
+        check_vertices(c, word + strlen(vertices));
+    else if (strcmp(word, "triples") == 0 && pst_dataset_edges(ds, PST_TRAIN, &training, NULL) != PST_OK)
+        pst_json_error(&c->pl->doc, c->diag, path, "%s: %s", c->stage->caps.desc->name, pst_error_text());
     else if (is_needed(c, word, "features") && !has_features(ds))
         pst_json_error(&c->pl->doc, c->diag, path,
                        "%s needs features, but dataset %s has none (`penstock features` makes random ones)",
