@@ -247,8 +247,9 @@ static void unknown_stage(struct pst_pipeline_loading *ld, const char *at, const
     char **names, near[PST_PIPELINE_HINT_MAX], why[512], list[512] = "";
     size_t n, length = 0;
     (void)snprintf(why, sizeof why, "%s", pst_error_text());
-    if (strchr(run, '/') || pst_caps_list(&names, &n) != PST_OK) {
-        pst_pipeline_error(ld, at, "%s", why);
+    const bool is_path = strchr(run, '/') != NULL;
+    if (is_path || pst_caps_list(&names, &n) != PST_OK) {
+        pst_pipeline_error(ld, at, "%s", is_path ? why : pst_error_text());
         return;
     }
     bool installed = false;

@@ -47,13 +47,23 @@ bool pst_install_pipeline_path(const char *name, char out[PST_PATH_MAX])
     return false;
 }
 
-pst_rc pst_install_stage_dir(char out[PST_PATH_MAX])
+pst_rc pst_install_stage_dir(int index, char out[PST_PATH_MAX])
 {
-    const char *dir = getenv("PENSTOCK_STAGES");
-    if (!dir)
+    const char *list = getenv("PENSTOCK_STAGES"), *at = list ? list : "";
+    out[0] = '\0';
+    for (int i = 0; i < index; i++) {
+        at += strcspn(at, ":");
+        if (*at == '\0')
+            return PST_OK;
+        at++;
+    }
+    const size_t bytes = strcspn(at, ":");
+    if (bytes == 0)
         return pst_install_program_path("../lib/penstock/stages", out);
-    if (snprintf(out, PST_PATH_MAX, "%s", dir) >= PST_PATH_MAX)
-        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES is too long: expected at most %d characters",
+    if (bytes >= PST_PATH_MAX)
+        return pst_fail(PST_E_LIMIT, "PENSTOCK_STAGES: a path is too long: expected at most %d characters",
                         PST_PATH_MAX - 1);
+    memcpy(out, at, bytes);
+    out[bytes] = '\0';
     return PST_OK;
 }

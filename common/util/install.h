@@ -12,7 +12,9 @@ PST_MUST_USE pst_rc pst_install_program_path(const char *name, char out[PST_PATH
  * installation. False: there is none. */
 bool pst_install_pipeline_path(const char *name, char out[PST_PATH_MAX]);
 
-/* The directory of installed stages. The environment variable PENSTOCK_STAGES overrides it. */
-PST_MUST_USE pst_rc pst_install_stage_dir(char out[PST_PATH_MAX]);
+/* Directory `index` (0, 1, ...) of those that have installed stages. The environment variable PENSTOCK_STAGES
+ * lists them, separated by colons. In this list, an empty name stands for the directory of this installation,
+ * which is the only one without the variable. An empty `out`: there are not so many directories. */
+PST_MUST_USE pst_rc pst_install_stage_dir(int index, char out[PST_PATH_MAX]);
 
 #endif

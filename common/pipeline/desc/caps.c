@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "common/util/subprocess.h"
 
 #define LOAD_DEADLINE_MS 10000 /* large libraries on a cold disk */
+#define LISTED_MAX ((size_t)PST_STAGES_MAX * 4)
 
 /* ---- what is installed ----------------------------------------------------------------------- */
 
@@ -27,32 +29,93 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-pst_rc pst_caps_list(char ***names, size_t *n)
+static bool is_object(const char *file)
 {
-    *names = NULL;
-    *n = 0;
-    char dir[4096];
-    pst_rc rc = pst_install_stage_dir(dir);
-    if (rc != PST_OK)
-        return rc;
+    const size_t n = strlen(file);
+    return n > 3 && strcmp(file + n - 3, ".so") == 0;
+}
+
+/* The bytes of a file's name without its extension; 0: a stage has no such name. */
+static size_t stem_bytes(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    return dot == file ? 0 : dot ? (size_t)(dot - file) : strlen(file);
+}
+
+/* Is it the shared object or the program of a stage? */
+static bool is_stage_file(const char *dir, const char *file)
+{
+    char path[PST_PATH_MAX];
+    struct stat st;
+    if (stem_bytes(file) == 0 || snprintf(path, sizeof path, "%s/%s", dir, file) >= (int)sizeof path)
+        return false;
+    return is_object(file) || (stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0);
+}
+
+static bool is_listed(char *const *list, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the names of the stages in a directory to a list of n. */
+static pst_rc list_dir(const char *dir, char **list, size_t *n)
+{
     DIR *d = opendir(dir);
     if (!d)
         return pst_fail_errno("cannot list the installed stages in %s", dir);
-    char **list = calloc(PST_STAGES_MAX * 4, sizeof *list);
-    for (struct dirent *e; list && *n < (size_t)PST_STAGES_MAX * 4 && (e = readdir(d));) {
-        size_t len = strlen(e->d_name);
-        if (len > 3 && strcmp(e->d_name + len - 3, ".so") == 0) {
-            char *name = strndup(e->d_name, len - 3);
-            if (name)
-                list[(*n)++] = name;
-        }
+    for (struct dirent *e; *n < LISTED_MAX && (e = readdir(d));) {
+        char *name = is_stage_file(dir, e->d_name) ? strndup(e->d_name, stem_bytes(e->d_name)) : NULL;
+        if (name && !is_listed(list, *n, name))
+            list[(*n)++] = name;
+        else
+            free(name);
     }
     (void)closedir(d);
+    return PST_OK;
+}
+
+pst_rc pst_caps_list(char ***names, size_t *n)
+{
+    char dir[PST_PATH_MAX];
+    *names = NULL;
+    *n = 0;
+    char **list = calloc(LISTED_MAX, sizeof *list);
     if (!list)
         return pst_fail(PST_E_NOMEM, "out of memory");
+    pst_rc rc = PST_OK;
+    for (int i = 0; rc == PST_OK && (rc = pst_install_stage_dir(i, dir)) == PST_OK && dir[0]; i++)
+        rc = list_dir(dir, list, n);
+    if (rc != PST_OK) {
+        for (size_t i = 0; i < *n; i++)
+            free(list[i]);
+        free(list);
+        return rc;
+    }
     qsort(list, *n, sizeof *list, by_name);
     *names = list;
     return PST_OK;
+}
+
+/* Finds the file of a stage in a directory: NAME.so, or else the first program NAME or NAME.extension. */
+static bool find_in_dir(const char *dir, const char *name, char out[PST_PATH_MAX])
+{
+    const size_t bytes = strlen(name);
+    char best[NAME_MAX + 1] = "";
+    if (snprintf(out, PST_PATH_MAX, "%s/%s.so", dir, name) >= PST_PATH_MAX)
+        return false;
+    if (access(out, F_OK) == 0)
+        return true;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (stem_bytes(e->d_name) == bytes && memcmp(e->d_name, name, bytes) == 0 &&
+            is_stage_file(dir, e->d_name) && (!best[0] || strcmp(e->d_name, best) < 0))
+            (void)snprintf(best, sizeof best, "%s", e->d_name);
+    if (d)
+        (void)closedir(d);
+    return best[0] && snprintf(out, PST_PATH_MAX, "%s/%s", dir, best) < PST_PATH_MAX;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -130,23 +193,23 @@ static pst_rc load_native(struct pst_caps *caps, bool tried)
     return rc == PST_OK ? check_stored(d, caps->file) : rc;
 }
 
-static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[4096])
+static pst_rc find_file(struct pst_caps *caps, const char *base_dir, char out[PST_PATH_MAX])
 {
     if (!strchr(caps->run, '/')) {
-        pst_rc rc = pst_install_stage_dir(out);
-        if (rc != PST_OK)
-            return rc;
-        size_t n = strlen(out);
-        (void)snprintf(out + n, 4096 - n, "/%s.so", caps->run);
-        return PST_OK;
+        char dir[PST_PATH_MAX];
+        pst_rc rc = PST_OK;
+        for (int i = 0; (rc = pst_install_stage_dir(i, dir)) == PST_OK && dir[0]; i++)
+            if (find_in_dir(dir, caps->run, out))
+                return PST_OK;
+        return rc == PST_OK ? pst_fail(PST_E_ARG, "no stage with this name is installed") : rc;
     }
-    (void)snprintf(out, 4096, "%s", caps->run);
+    (void)snprintf(out, PST_PATH_MAX, "%s", caps->run);
     if (access(out, F_OK) == 0 || caps->run[0] == '/' || !base_dir || strcmp(base_dir, ".") == 0)
         return PST_OK;
     const char *name = caps->run;
     while (strncmp(name, "./", 2) == 0)
         name += 2;
-    (void)snprintf(out, 4096, "%s/%s", base_dir, name);
+    (void)snprintf(out, PST_PATH_MAX, "%s/%s", base_dir, name);
     return PST_OK;
 }
 
@@ -159,16 +222,14 @@ static pst_rc load(struct pst_caps *caps, const char *run, const char *base_dir,
     caps->desc = pst_builtin(run);
     if (caps->desc)
         return PST_OK;
-    char file[4096];
+    char file[PST_PATH_MAX];
     pst_rc rc = find_file(caps, base_dir, file);
     if (rc != PST_OK)
         return rc;
     caps->file = realpath(file, NULL);
     if (!caps->file)
-        return strchr(run, '/') ? pst_fail_errno("cannot open stage %s", file)
-                                : pst_fail(PST_E_ARG, "no stage with this name is installed");
-    size_t len = strlen(caps->file);
-    if (len > 3 && strcmp(caps->file + len - 3, ".so") == 0)
+        return pst_fail_errno("cannot open stage %s", file);
+    if (is_object(caps->file))
         return load_native(caps, tried);
     if (access(caps->file, X_OK) != 0)
         return pst_fail_errno("stage %s is neither a shared object (.so) nor executable", caps->file);

@@ -18,9 +18,10 @@ struct pst_caps {
     json_t *described; /* foreign: the strings that desc points into */
 };
 
-/* `run` is an installed stage's name or a path (to the current directory, else to base_dir). A shared object
- * is first loaded in a process that is thrown away, since loading runs its constructors: one that hangs,
- * crashes or exits is an error here. */
+/* `run` is an installed stage's name or a path (to the current directory, else to base_dir). A stage NAME is
+ * installed if a directory of pst_install_stage_dir has NAME.so, or a program NAME or NAME.py, for example. A
+ * shared object is first loaded in a process that is thrown away, since loading runs its constructors: one
+ * that hangs, crashes or exits is an error here. */
 PST_API PST_MUST_USE pst_rc pst_caps_load(struct pst_caps *caps, const char *run, const char *base_dir);
 
 /* The same without that process: for a stage's host, whose supervisor has called pst_caps_load. */
@@ -28,7 +29,7 @@ PST_MUST_USE pst_rc pst_caps_load_tried(struct pst_caps *caps, const char *run, 
 
 PST_API void pst_caps_release(struct pst_caps *caps);
 
-/* Names of installed native stages, sorted; the caller frees each and the array. */
+/* Names of installed stages, sorted; the caller frees each and the array. */
 PST_API PST_MUST_USE pst_rc pst_caps_list(char ***names, size_t *n);
 
 #endif

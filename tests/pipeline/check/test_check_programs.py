@@ -165,5 +165,45 @@ def a_wrong_description_in_the_cache():
         del os.environ["XDG_CACHE_HOME"]
 
 
+@test
+def programs_are_installed_by_name():
+    """Shared objects and programs in the directories of PENSTOCK_STAGES; an empty one is that of the installation."""
+    with Place() as p:
+        mine, times = p.path("mine"), os.path.join(ROOT, "tests", "stages", "times.py")
+        os.mkdir(mine)
+        for name, mode in (("twice.py", 0o755), ("plain.py", 0o644), ("README.md", 0o644), (".hidden", 0o755), ("wire.py", 0o644)):
+            shutil.copy(os.path.join(os.path.dirname(times), "wire.py") if name == "wire.py" else times, os.path.join(mine, name))
+            os.chmod(os.path.join(mine, name), mode)
+        os.symlink(os.path.join(STAGES, "sink.so"), os.path.join(mine, "end.so"))
+        file = p.write(pipeline({"source": stage("source", batches=20), "a": {"run": "twice"}, "sink": {"run": "end", "params": {"factor": 3}}},
+                                links("source.out", "a.in", "a.out", "sink.in")))
+
+        def say(*args, code=0, stages=f"{mine}:"):
+            r = subprocess.run([PENSTOCK, *args], capture_output=True, text=True, env={**os.environ, "PENSTOCK_STAGES": stages}, timeout=100)
+            assert r.returncode == code, r
+            return r
+        listed = [line.split()[0] for line in say("stages").stdout.splitlines()]
+        assert listed == sorted([*(line.split()[0] for line in command("stages").stdout.splitlines()), "end", "twice"]), listed
+        assert json.loads(say("stages", "twice", "--json").stdout) == json.loads(command("stages", times, "--json").stdout)
+        assert "twice" in say("complete", "--", "stages", "tw").stdout and '"twice"' in say("schema").stdout
+        assert "no stage with this name is installed" in say("stages", "plain", code=2).stderr
+        r = say("check", file, "--set", "stages.a.run=twic", code=2)
+        assert 'stage "twic" is not installed' in r.stderr and 'did you mean "twice"?' in r.stderr, r
+        say("check", file, stages=f":{mine}")
+        assert 'stage "twice" is not installed' in say("check", file, stages="", code=2).stderr
+        say("run", file, "--dataset", p.data, "--run-dir", p.path("run"))
+        with open(p.path("run/report.json")) as f:
+            report = json.load(f)
+        assert report["sink"]["batches"] == 20 and report["stages"]["a"]["file"] == os.path.join(mine, "twice.py"), report["stages"]["a"]
+        # a shared object comes before a program, and a directory before the next
+        os.symlink(os.path.join(STAGES, "sink.so"), os.path.join(mine, "twice.so"))
+        assert json.loads(say("stages", "twice", "--json").stdout)["name"] == "sink"
+        os.mkdir(p.path("first"))
+        shutil.copy(times, p.path("first/end"))
+        shutil.copy(os.path.join(mine, "wire.py"), p.path("first/wire.py"))
+        assert json.loads(say("stages", "end", "--json", stages=f"{p.path('first')}:{mine}:").stdout)["name"] == "times"
+        assert "cannot list the installed stages in /nowhere" in say("stages", code=1, stages="/nowhere").stderr
+
+
 if __name__ == "__main__":
     main()

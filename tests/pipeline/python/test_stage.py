@@ -1,5 +1,6 @@
 """penstock.Stage: foreign stages in a few lines; minibatches. test_torch.py: trainers in PyTorch."""
 import random
+import re
 
 import numpy as np
 
@@ -161,6 +162,38 @@ def weights_begin_as_the_native_trainer_s():
                 t = header[f"layer{layer}.{name}"]
                 stored = np.frombuffer(data[slice(*t["data_offsets"])], "<f4").reshape(t["shape"])
                 assert np.abs(stored - penstock.glorot(2 ** 40 + 5, 3 * layer + k, *t["shape"])).max() < 1e-6, (layer, name)
+
+
+@test
+def the_size_message_is_as_documented():
+    """It has the fields of the table in common/host/README.md, no more and no fewer, and says the truth."""
+    with open(os.path.join(ROOT, "common", "host", "README.md")) as f:
+        table = f.read().split("The message `size` has these fields:")[1].split("\n\n")[1]
+    documented = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines()[2:])))
+    with Place() as p, open(HYPERION) as f:
+        pl = json.load(f)
+        pl["stages"]["seen"] = {"params": {"deep": 7}, "run": program(p, f"""
+with penstock.Stage("seen", "writes down its size message", params={{"deep": 3}}) as stage:
+    import json
+    with open({p.path("sizes")!r}, "a") as f:
+        print(json.dumps(stage.wire.size), file=f)
+    for batch in stage:
+        pass
+""")}
+        pl["links"] += links("disk.done", "seen.batch")
+        first = p.run(pl, "--epochs", 1, "--seed", 9, "--set", "params.batch=100", foreign=True)
+        again = p.run(pl, "--epochs", 2, "--seed", 9, "--set", "params.batch=100", "--resume", first.run_dir, foreign=True)
+        batches = first.report["stages"]["trainer"]["items"]
+        with open(p.path("sizes")) as f:
+            fresh, resumed = map(json.loads, f)
+        assert set(fresh) == documented - {"resume"} | {"type"} and set(resumed) == documented | {"type"}, (documented ^ set(resumed), fresh)
+        for size, run_dir, epochs, start in ((fresh, first.run_dir, 1, 0), (resumed, again.run_dir, 2, batches)):
+            known = {"type": "size", "name": "seen", "params": {"deep": 7}, "dataset": p.data, "run_dir": run_dir, "seed": 9, "epochs": epochs,
+                     "start_batch": start, "instance": 0, "instances": 1, "replica": 0, "replicas": 1, "oneshots": {}, "linked": {"batch": True},
+                     "device": "cpu:0"}
+            assert {name: size[name] for name in known} == known, (size, known)
+            assert re.fullmatch("[0-9a-f]{16}", size["dataset_digest"]) and json.loads(size["identity"]), size
+        assert resumed["resume"] == sorted(glob.glob(os.path.join(first.run_dir, "checkpoints", "*.safetensors")))[-1]
 
 
 if __name__ == "__main__":

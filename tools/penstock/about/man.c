@@ -155,6 +155,27 @@ static void put_main(FILE *out)
         out);
 }
 
+/* Those that a user may want to set; tools/README.md has all. */
+static const char *const variables[][2] = {
+    {"PENSTOCK_STAGES", "directories of installed stages, separated by colons; an empty name stands for the "
+                        "directory of the installation, which is the default"},
+    {"PENSTOCK_PYTHON", "the Python that import, page, compare and experiment start"},
+    {"PENSTOCK_CUDA", "the library of CUDA kernels"},
+    {"PENSTOCK_CUBLASLT", "the path of NVIDIA's library cuBLASLt"},
+    {"PENSTOCK_GPU_WAIT_S", "the longest wait for a kernel, in seconds (300)"},
+    {"PENSTOCK_CHART_JS", "the file chart.min.js that page writes into its pages"},
+    {"NO_COLOR", "if it is set, the output has no colours"},
+};
+
+static void put_variables(FILE *out)
+{
+    (void)fputs(".SH ENVIRONMENT\n", out);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        fprintf(out, ".TP\n.B %s\n", variables[i][0]);
+        put_line(out, variables[i][1], strlen(variables[i][1]));
+    }
+}
+
 /* ---- files --------------------------------------------------------------------------------------- */
 
 static pst_rc write_page(const char *dir, const struct command *command)
@@ -166,8 +187,10 @@ static pst_rc write_page(const char *dir, const struct command *command)
         return pst_fail(PST_E_NOMEM, "out of memory");
     if (command != NULL)
         put_command(out, command);
-    else
+    if (command == NULL) {
         put_main(out);
+        put_variables(out);
+    }
     (void)fclose(out);
     (void)snprintf(path, sizeof path, "%s/penstock%s%s.1", dir, command ? "-" : "",
                    command ? command->name : "");
