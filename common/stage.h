@@ -469,6 +469,13 @@ PST_API void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes);
 /* Counts look-ups in a cache and those that found a row, for `penstock top`. */
 PST_API void pst_count_lookups(struct pst_stage *self, uint64_t lookups, uint64_t hits);
 
+/* What a stage does apart from its batches. */
+enum pst_activity { PST_DOES_BATCHES, PST_DOES_PLANNING, PST_DOES_EVALUATION };
+
+/* Says what the stage does from now on, and how many of its `total` steps are done (total 0: not known), for
+ * the progress line and `penstock top`. PST_DOES_BATCHES ends it. */
+PST_API void pst_doing(struct pst_stage *self, enum pst_activity activity, uint64_t done, uint64_t total);
+
 /* Adds `delta` to the number of disk operations in flight. While there are any, time that the stage sleeps
  * counts as waiting for the disk, not for input. */
 PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);

@@ -6,8 +6,11 @@
 #include <zmq.h>
 
 #include "common/host/host_impl.h"
+#include "common/ipc/proc.h"
 
 #define SUPERVISOR_DEADLINE_MS 60000 /* between messages of the start-up */
+#define DEBUGGER_DEADLINE_S 3600.0   /* a person has to attach it */
+#define DEBUGGER_LOOK_MS 100
 
 pst_rc pst_control_send(struct pst_stage *self, json_t *message)
 {
@@ -71,6 +74,25 @@ pst_rc pst_control_expect(struct pst_stage *self, const char *type, json_t **out
     json_decref(*out);
     *out = NULL;
     return rc;
+}
+
+pst_rc pst_control_await_debugger(struct pst_stage *self, pid_t pid)
+{
+    json_t *message;
+    pst_warn(self, "waiting until a debugger is attached: gdb -p %d", (int)pid);
+    for (double until = pst_now() + DEBUGGER_DEADLINE_S; pst_proc_tracer(pid) == 0;) {
+        zmq_pollitem_t item = {.socket = self->control, .events = ZMQ_POLLIN};
+        if (zmq_poll(&item, 1, DEBUGGER_LOOK_MS) >
+            0) /* before the stage has answered, only an end can come */
+            return pst_control_expect(self, "open", &message);
+        const char state = pst_proc_state(pid, NULL);
+        if (state == 0 || state == 'Z')
+            return PST_OK;
+        if (pst_now() > until)
+            return pst_fail(PST_E_TIMEOUT, "no debugger was attached to process %d within %.0f s", (int)pid,
+                            DEBUGGER_DEADLINE_S);
+    }
+    return PST_OK;
 }
 
 pst_rc pst_control_epoch(struct pst_stage *self)

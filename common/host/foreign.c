@@ -265,6 +265,8 @@ static pst_rc foreign_size(struct pst_stage *self)
     pst_rc rc = pst_wire_open(&f->wire, self->process->zmq, endpoint);
     if (rc == PST_OK)
         rc = spawn(self);
+    if (rc == PST_OK && self->debug_wait)
+        rc = pst_control_await_debugger(self, f->pid);
     json_t *reply = NULL;
     if (rc == PST_OK)
         rc = answer(self, "hello", &reply);

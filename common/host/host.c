@@ -330,6 +330,7 @@ static pst_rc configure(struct pst_stage *self)
                                                                     : *self->caps.desc;
     self->params = json_object_get(c, "params");
     self->debug = json_is_true(json_object_get(c, "debug"));
+    self->debug_wait = json_is_true(json_object_get(c, "debug_wait"));
     self->instance = (int)json_integer_value(json_object_get(c, "instance"));
     self->instances = (int)json_integer_value(json_object_get(c, "instances"));
     self->replica = (int)json_integer_value(json_object_get(c, "replica"));
@@ -364,6 +365,10 @@ static pst_rc size(struct pst_stage *self)
         return rc;
     self->oneshots = json_incref(json_object_get(message, "oneshots"));
     json_decref(message);
+    if (self->debug_wait && !self->caps.foreign)
+        rc = pst_control_await_debugger(self, getpid());
+    if (rc != PST_OK)
+        return rc;
     self->needs = json_array();
     self->sized = true;
     if (self->desc.size)

@@ -122,6 +122,7 @@ struct pst_stage {
     bool opened, started, sized, stopping, finishing;
     bool enough;       /* the supervisor ends the run after this epoch: no frame follows */
     bool debug;        /* nothing that stands still is an error */
+    bool debug_wait;   /* it waits for a debugger before it opens */
     bool program_died; /* of a foreign stage: its log says why */
     struct pst_trace trace;
     double program_free_s; /* in a trace of a foreign stage: when its program last gave a slot back */
@@ -160,6 +161,9 @@ json_t *pst_control_recv(struct pst_stage *self, int timeout_ms);
 const char *pst_control_type(const json_t *message);
 /* Waits for a message of this type. "stop" ends the wait, too. */
 pst_rc pst_control_expect(struct pst_stage *self, const char *type, json_t **out);
+/* Waits until a debugger is attached to the process, at most an hour. PST_E_INTERRUPTED: the run ends first.
+ * A process that ends is not waited for. */
+pst_rc pst_control_await_debugger(struct pst_stage *self, pid_t pid);
 /* After an epoch was reported: waits until the supervisor says whether the run goes on. */
 pst_rc pst_control_epoch(struct pst_stage *self);
 

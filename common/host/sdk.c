@@ -341,6 +341,16 @@ void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
     atomic_fetch_add_explicit(&self->page->bytes, bytes, memory_order_relaxed);
 }
 
+void pst_doing(struct pst_stage *self, enum pst_activity activity, uint64_t done, uint64_t total)
+{
+    struct pst_page *page = self->page;
+    if (atomic_exchange_explicit(&page->activity, (uint32_t)activity, memory_order_relaxed) !=
+        (uint32_t)activity)
+        atomic_store_explicit(&page->activity_ns, pst_clock_ns(), memory_order_relaxed);
+    atomic_store_explicit(&page->steps_total, total, memory_order_relaxed);
+    atomic_store_explicit(&page->steps, done, memory_order_relaxed);
+}
+
 void pst_count_lookups(struct pst_stage *self, uint64_t lookups, uint64_t hits)
 {
     atomic_fetch_add_explicit(&self->page->lookups, lookups, memory_order_relaxed);

@@ -38,6 +38,8 @@ struct pst_page {
             _Atomic uint32_t early;   /* frames that came before their turn, at ordered inputs */
             _Atomic uint64_t missing; /* if early: the batch whose turn it is */
             _Atomic uint16_t held[PST_PAGE_ROUTES_MAX]; /* slots that it has, by route */
+            _Atomic uint32_t activity;                  /* enum pst_activity (stage.h), since activity_ns */
+            _Atomic uint64_t activity_ns, steps, steps_total; /* steps_total 0: not known */
         };
         char whole[PST_PAGE];
     };

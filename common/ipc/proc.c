@@ -153,6 +153,21 @@ char pst_proc_state(pid_t pid, pid_t *parent)
     return state;
 }
 
+pid_t pst_proc_tracer(pid_t pid)
+{
+    static const char key[] = "TracerPid:";
+    char path[32], line[256];
+    int tracer = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            tracer = (int)strtol(line + strlen(key), NULL, 10);
+    if (f)
+        (void)fclose(f);
+    return tracer;
+}
+
 /* ---- threads ------------------------------------------------------------------------------------ */
 
 static void *stay_for_a_moment(void *lock)

@@ -37,6 +37,9 @@ void pst_proc_tail(const struct pst_proc *proc, const char *but, char *out, size
  * there is no such process. *parent, if not NULL, gets its parent. */
 char pst_proc_state(pid_t pid, pid_t *parent);
 
+/* The process that debugs this one (TracerPid of /proc/PID/status); 0: there is none. */
+pid_t pst_proc_tracer(pid_t pid);
+
 /* The calling process can start the two threads of a ZeroMQ context, which aborts if it cannot. PST_E_LIMIT.
  */
 PST_API PST_MUST_USE pst_rc pst_proc_check_threads(void);

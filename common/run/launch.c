@@ -392,6 +392,10 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
         (void)json_object_set_new(j, "bus_bytes_per_s",
                                   json_real(sv->pl->bus_bytes_per_s / sv->pl->bus_dilate));
     (void)json_object_set_new(j, "debug", json_boolean(sv->opt->debug));
+    (void)json_object_set_new(
+        j, "debug_wait",
+        json_boolean(sv->opt->debug_stage && (strcmp(sv->opt->debug_stage, stage->name) == 0 ||
+                                              strcmp(sv->opt->debug_stage, stage->origin) == 0)));
     (void)json_object_set_new(j, "cores", json_string(stage->cores));
     (void)json_object_set_new(j, "device", json_string(stage->device));
     if (stage->caps.foreign)

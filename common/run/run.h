@@ -36,8 +36,11 @@ struct pst_run_options {
                                 machine */
     json_t *facts;           /* what the command knows and all ranks must have in common; NULL: nothing */
     bool trace;
-    bool progress; /* a live line on standard error */
-    bool debug;    /* a process may stand still for as long as it likes; says how to attach a debugger */
+    double progress_s; /* between two looks at the progress, on standard error; 0: none is shown */
+    bool live;         /* the line of progress is written over the one before, as on a terminal */
+    bool debug;        /* a process may stand still for as long as it likes; says how to attach a debugger */
+    const char
+        *debug_stage; /* a stage or an instance, which waits until a debugger is attached; NULL: none */
     struct pst_run_file files[PST_RUN_FILES_MAX]; /* if one changes, the run fails and names it */
     int nfiles;
 };

@@ -11,14 +11,13 @@
 #include "common/util/progress.h"
 #include "common/util/utf8.h"
 
-#define PROGRESS_S 0.5
 #define TEXT_MAX 8192
 #define TAIL_MAX 4096
 #define HOST_MAX 64
 
 void pst_run_clear_line(const struct pst_supervisor *sv)
 {
-    if (sv->opt->progress)
+    if (sv->opt->live)
         fprintf(stderr, "\r\033[K");
 }
 
@@ -182,20 +181,61 @@ static void show_figures(struct pst_supervisor *sv, double seconds)
     sv->progress_bytes = bytes;
 }
 
+/* What a stage does apart from batches, and for how long. PST_DOES_BATCHES: no stage does anything else. */
+static enum pst_activity activity_of(const struct pst_supervisor *sv, double now, uint64_t *done,
+                                     uint64_t *total, double *seconds)
+{
+    for (int i = 0; i < sv->ninstances; i++) {
+        const struct pst_page *page = pst_run_page_of(sv, i);
+        const uint32_t activity = atomic_load_explicit(&page->activity, memory_order_relaxed);
+        if (activity == PST_DOES_BATCHES || activity > PST_DOES_EVALUATION)
+            continue;
+        *done = atomic_load_explicit(&page->steps, memory_order_relaxed);
+        *total = atomic_load_explicit(&page->steps_total, memory_order_relaxed);
+        *seconds = now - (double)atomic_load_explicit(&page->activity_ns, memory_order_relaxed) * 1e-9;
+        return (enum pst_activity)activity;
+    }
+    return PST_DOES_BATCHES;
+}
+
+/* Before the first batch. */
+static void show_start(const struct pst_supervisor *sv, double now)
+{
+    uint64_t done = 0, total = 0;
+    double seconds = now - (sv->planned_at > 0 ? sv->planned_at : sv->launched_at);
+    const bool plans = sv->board && activity_of(sv, now, &done, &total, &seconds) == PST_DOES_PLANNING;
+    pst_run_clear_line(sv);
+    fputs(plans ? "planning" : "starting", stderr);
+    if (total > 0)
+        fprintf(stderr, "  batch %" PRIu64 "/%" PRIu64, done, total);
+    fprintf(stderr, "  %.0f s%s", seconds, sv->opt->live ? "" : "\n");
+}
+
 void pst_run_show_progress(struct pst_supervisor *sv, double now)
 {
-    if (!sv->opt->progress || !sv->started || sv->stopping || now - sv->progress_at < PROGRESS_S)
+    const double since = sv->progress_at > 0 ? sv->progress_at : sv->launched_at;
+    if (sv->opt->progress_s <= 0 || sv->stopping || now - since < sv->opt->progress_s)
         return;
     const double before = sv->progress_at > sv->started_at ? sv->progress_at : sv->started_at;
     sv->progress_at = now;
-    uint64_t done, total;
+    if (!sv->started) {
+        show_start(sv, now);
+        return;
+    }
+    uint64_t done, total, steps, all;
+    double seconds;
     batches_done(sv, &done, &total);
     if (total == 0 || done <= sv->opt->start_batch)
         return;
     double rate = (double)(done - sv->opt->start_batch) / (now - sv->started_at);
     const uint64_t ended = atomic_load(&sv->board->epochs_ended), epochs = sv->board->epochs;
-    fprintf(stderr, "\r\033[Kepoch %" PRIu64 "/%" PRIu64 "  batch %" PRIu64 "/%" PRIu64,
+    pst_run_clear_line(sv);
+    fprintf(stderr, "epoch %" PRIu64 "/%" PRIu64 "  batch %" PRIu64 "/%" PRIu64,
             ended < epochs ? ended + 1 : epochs, epochs, done, total);
     show_figures(sv, now - before);
-    fprintf(stderr, "  %.1f batches/s  %.0f s left", rate, (double)(total - done) / rate);
+    if (activity_of(sv, now, &steps, &all, &seconds) == PST_DOES_EVALUATION)
+        fprintf(stderr, "  evaluation  %.0f s", seconds);
+    else
+        fprintf(stderr, "  %.1f batches/s  %.0f s left", rate, (double)(total - done) / rate);
+    fputs(sv->opt->live ? "" : "\n", stderr);
 }

@@ -394,6 +394,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     } else {
         rc = make_plan(self, p, path, sizeof path);
     }
+    pst_doing(self, PST_DOES_BATCHES, 0, 0);
     if (rc != PST_OK)
         return rc;
     pst_count(self, (uint64_t)p->plan.batches, 0);

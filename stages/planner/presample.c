@@ -238,6 +238,7 @@ static pst_rc note_batch(struct pst_presample *ps, const struct pst_minibatch_si
         most->edges[h] = pst_max_i64(most->edges[h], found->edges[h]);
     if (ps->counts != NULL && !on_device(ps))
         count_on_cpu(ps, found, vertices);
+    pst_doing(ps->stage, PST_DOES_PLANNING, ++ps->noted, ps->number);
     return PST_OK;
 }
 
@@ -246,6 +247,8 @@ pst_rc pst_presample_run(struct pst_presample *ps, uint64_t batches, struct pst_
     const bool count = ps->counts != NULL;
     *most = (struct pst_minibatch_size){
         .hops = ps->in->key.hops, .weights = ps->bound.weights, .relations = ps->bound.relations};
+    ps->noted = 0;
+    ps->number = batches;
     const pst_rc rc = draw_batches(ps, batches, batches, count, note_batch, most);
     return rc == PST_OK && count ? fetch(ps, ps->counts, ps->device_counts, counts_bytes(ps)) : rc;
 }
@@ -341,6 +344,7 @@ pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, stru
                           const struct pst_presample_options *options)
 {
     const bool count = options->count;
+    ps->stage = self;
     ps->in = in;
     pst_sampling_input_bound(in, &ps->bound);
     ps->counts = count ? calloc(1, counts_bytes(ps)) : NULL;

@@ -21,6 +21,8 @@ typedef pst_rc (*pst_presample_each_fn)(struct pst_presample *ps, const struct p
                                         int64_t *vertices, void *to);
 
 struct pst_presample {
+    struct pst_stage *stage; /* which shows the progress */
+    uint64_t noted, number;  /* batches that pst_presample_run has drawn, of so many */
     struct pst_sampling_input *in;
     struct pst_presample_waves *waves; /* topology is "ssd"; NULL: the graph is mapped */
     struct pst_minibatch_size bound;   /* no batch is larger */

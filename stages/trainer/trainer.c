@@ -33,6 +33,7 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
     struct pst_gnn_training *p = &t->now;
     double accuracy[3];
     const double begin = pst_now();
+    pst_doing(self, PST_DOES_EVALUATION, 0, 0);
     pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
         rc = pst_gnn_eval_run(&t->eval, &t->model, accuracy);
@@ -42,6 +43,7 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
             t->eval.metric_of[s] = accuracy[s] = t->hits.of[s];
     }
     pst_span(self, "evaluate", begin, pst_now());
+    pst_doing(self, PST_DOES_BATCHES, 0, 0);
     if (rc != PST_OK)
         return pst_wrap(rc, "evaluation");
     *val = accuracy[PST_VAL];

@@ -185,6 +185,14 @@ pst_rc pst_publish(struct pst_stage *self, int port, const char *path)
     return PST_OK;
 }
 
+void pst_doing(struct pst_stage *self, enum pst_activity activity, uint64_t done, uint64_t total)
+{
+    (void)self;
+    (void)activity;
+    (void)done;
+    (void)total;
+}
+
 void pst_count(struct pst_stage *self, uint64_t items, uint64_t bytes)
 {
     (void)self;

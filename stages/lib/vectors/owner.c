@@ -91,7 +91,9 @@ static pst_rc evaluate(struct pst_vectors_owner *s, int part, const pst_real *re
                        char figures[FIGURES_MAX], struct pst_embed_ranks *sum)
 {
     const double begin = pst_now();
+    pst_doing(s->stage, PST_DOES_EVALUATION, 0, 0);
     const pst_rc rc = pst_evaluation_run(&s->evaluation, part, relations, sum);
+    pst_doing(s->stage, PST_DOES_BATCHES, 0, 0);
     pst_evaluation_print(sum, part, figures, FIGURES_MAX);
     s->evaluate_s += pst_now() - begin;
     pst_span(s->stage, "evaluation", begin, pst_now());

@@ -230,7 +230,7 @@ def top_shows_a_running_pipeline():
         find(run, "sink")
         time.sleep(0.5)
         shown = command("top", "--once", run.run_dir).stdout
-        assert all(name in shown for name in ("source", "sink", "credit")), shown
+        assert all(name in shown for name in ("source", "sink", "slot")), shown
         run.process.terminate()
         run.wait(10)
         assert "no run is active" in command("top", "--once", run.run_dir, code=2).stderr

@@ -1,4 +1,5 @@
 """Sudden ends: killed, interrupted and stopped processes. tests/accept/test_storm.py has the long form."""
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 from crash import *
@@ -197,6 +198,29 @@ def attached(p):
     assert r.code == 0 and r.report["sink"]["batches"] == 2000 and f"gdb -p {pid}" in r.err, r
 
 
+def waiting_for_a_debugger(p, traced):
+    """With --debug=STAGE, the stage waits until a debugger is attached. Without one, the run can still be stopped."""
+    pl = pipeline({"source": stage("source", batches=20), "times": stage("times"), "sink": stage("sink", factor=3)},
+                  links("source.out", "times.in", "times.out", "sink.in"))
+    for name in ("sink", "times"):
+        run = p.start(pl, f"--debug={name}", foreign=True)
+        said = ""
+        while "until a debugger" not in said:
+            said = run.process.stderr.readline()
+            assert said, run.wait(10)
+        pid = int(re.fullmatch(rf"warning: {name}: waiting until a debugger is attached: gdb -p (\d+)\n", said)[1])
+        time.sleep(1)
+        assert run.process.poll() is None and not os.path.exists(os.path.join(run.run_dir, "report.json"))
+        if traced:
+            subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "shell sleep 0.5", "-ex", "detach"], capture_output=True, timeout=60)
+            assert run.wait(30).report["sink"]["batches"] == 20
+        else:
+            run.process.send_signal(signal.SIGINT)
+            assert run.wait(10).code == 130
+    r = p.run(pl, "--debug=sinc", code=2, foreign=True)
+    assert 'unknown stage "sinc": did you mean "sink"?' in r.err, r
+
+
 def stopped(p, victim):
     run = p.start(chain(batches=2000), grouped=False)
     wait_for(lambda: victim in processes(run))
@@ -256,7 +280,9 @@ def stopped_stages_are_found_and_slow_ones_left_alone():
             job(p, *args)
 
     jobs = [(stopped, "a"), (stopped, "memory-cpu:0"), (stopped_program,), (slow,), (paused_altogether,),
-            (stopped_at_the_start,), (leaking,), (attached,)]
+            (stopped_at_the_start,), (leaking,), (attached,), (waiting_for_a_debugger, False)]
+    if shutil.which("gdb"):
+        jobs.append((waiting_for_a_debugger, True))
     with ThreadPoolExecutor(len(jobs)) as pool:
         for done in [pool.submit(alone, *job) for job in jobs]:
             done.result()

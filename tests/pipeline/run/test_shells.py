@@ -25,7 +25,7 @@ def tables():
     found, of = {}, {}
     with open(os.path.join(ROOT, "tools", "penstock", "run", "pipeline_options.h")) as f:
         shared = f.read().replace("\\\n", "")
-    entry = re.compile(r'"([a-z0-9-]+)",\s*(no|required)_argument')
+    entry = re.compile(r'"([a-z0-9-]+)",\s*(no|required|optional)_argument')
     for file in glob.glob(os.path.join(ROOT, "tools", "penstock", "*", "*.c")):
         with open(file) as f:
             text = f.read()

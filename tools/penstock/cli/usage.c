@@ -155,6 +155,8 @@ static struct usage_entry *take_option(const char **at, struct usage_entry *entr
     if (entry != NULL && value > 0 && value < sizeof entry->value)
         (void)snprintf(entry->value, sizeof entry->value, "%.*s", (int)value, *at + bytes + 1);
     *at += bytes + (value > 0 ? value + 1 : 0);
+    if (strncmp(*at, "[=", 2) == 0) /* a value that the next word never is */
+        *at += strcspn(*at, "]\n") + 1;
     return entry;
 }
 

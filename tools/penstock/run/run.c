@@ -23,6 +23,8 @@
 #include "tools/penstock/run/run_dir.h"
 
 #define BATCHES_MAX INT64_C(1000000000000) /* of --batches: more than any training has */
+#define LIVE_S 0.5                         /* between two looks at the progress, on a terminal */
+#define LOG_S 30.0                         /* between its lines in a log */
 
 struct run_args {
     struct pipeline_options pipeline;
@@ -33,6 +35,7 @@ struct run_args {
     char own_report[PST_PATH_MAX], own_trace[PST_PATH_MAX]; /* of another rank than the first */
     int64_t batches;                                        /* 0: all */
     bool progress, quiet, debug;
+    const char *debug_stage;
 };
 
 static const char run_usage[] =
@@ -49,10 +52,13 @@ static const char run_usage[] =
     "                     does not have begin as usual\n"
     "  --batches N        end after N batches, for a trial; an epoch that is not complete has no evaluation\n"
     "                     and no checkpoint\n"
-    "  --debug            print how to attach a debugger to each process, and accept that processes are "
-    "stopped\n"
-    "  --progress         show the progress line even if standard error is no terminal\n"
-    "  --quiet            show no progress line\n\n"
+    "  --debug[=STAGE]    print how to attach a debugger to each process, and accept that processes are "
+    "stopped;\n"
+    "                     STAGE waits before it opens until a debugger is attached to it\n"
+    "  --progress         show the progress in one line that changes, even if standard error is no "
+    "terminal;\n"
+    "                     otherwise a log gets a line every 30 s\n"
+    "  --quiet            show no progress\n\n"
     "Exit codes: 0 done; 1 failed; 2 the input is wrong, and nothing was started; 129, 130 or 143 "
     "interrupted "
     "by\n"
@@ -157,7 +163,7 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         {"batches", required_argument, NULL, 'B'},
         {"progress", no_argument, NULL, 'P'},
         {"quiet", no_argument, NULL, 'q'},
-        {"debug", no_argument, NULL, 'b'},
+        {"debug", optional_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
@@ -173,7 +179,10 @@ static int parse_run(int argc, char **argv, struct run_args *args)
         case 'B': ok = read_batches(optarg, &args->batches); break;
         case 'P': args->progress = true; break;
         case 'q': args->quiet = true; break;
-        case 'b': args->debug = true; break;
+        case 'b':
+            args->debug = true;
+            args->debug_stage = optarg;
+            break;
         case 'h': printf("%s", run_usage); return 1;
         default: ok = pipeline_option(&args->pipeline, c, optarg); break;
         }
@@ -378,6 +387,21 @@ static pst_rc note_facts(struct pst_run_options *opt)
     return rc;
 }
 
+/* Is there a stage for --debug to wait at? Says what there is, if not. */
+static bool can_wait_at(const struct pst_pipeline *pl, const char *name)
+{
+    const char *names[PST_STAGES_MAX];
+    size_t n = 0;
+    for (int s = 0; name && s < pl->nstages && n < PST_STAGES_MAX; s++) {
+        if (strcmp(pl->stages[s].name, name) == 0 || strcmp(pl->stages[s].origin, name) == 0)
+            return true;
+        names[n++] = pl->stages[s].name;
+    }
+    if (name)
+        command_unknown("penstock run: --debug", "stage", name, names, n);
+    return !name;
+}
+
 static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, struct run_args *args)
 {
     struct pst_dataset ds;
@@ -386,12 +410,15 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                                   .batches = (uint64_t)args->batches,
                                   .trace = args->trace != NULL,
                                   .debug = args->debug,
+                                  .debug_stage = args->debug_stage,
                                   .rank = args->ranks.rank,
                                   .ranks = args->ranks.ranks,
-                                  .progress = !args->quiet && args->ranks.rank == 0 &&
-                                              (args->progress || isatty(STDERR_FILENO))};
+                                  .live = !args->quiet && args->ranks.rank == 0 &&
+                                          (args->progress || isatty(STDERR_FILENO))};
+    if (!args->quiet && args->ranks.rank == 0)
+        opt.progress_s = opt.live ? LIVE_S : LOG_S;
     int lock, number;
-    if (!open_dataset(pl, &ds))
+    if (!can_wait_at(pl, args->debug_stage) || !open_dataset(pl, &ds))
         return 2;
     json_t *report, *about = describe_dataset(pl, &ds);
     pst_rc rc = prepare(pl, &ds, args, &opt, checkpoint, id, &lock);

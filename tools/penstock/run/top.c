@@ -30,7 +30,7 @@ struct look {
     bool colours, bar;
 };
 
-static const char *const states[PST_PAGE_STATES] = {"busy", "input", "credit", "disk"};
+static const char *const states[PST_PAGE_STATES] = {"busy", "input", "slot", "disk"};
 static const char bar_marks[PST_PAGE_STATES] = {'#', '.', '-', '='};
 static const char *const bar_colours[PST_PAGE_STATES] = {"\033[34m", "\033[2m", "\033[2m", "\033[33m"};
 /* from left to right: what the stage needs itself, then what it waits for others */
@@ -103,6 +103,11 @@ static void show_training(const struct pst_live *live, uint64_t lookups, uint64_
         printf(", loss %.4f", loss);
     if (lookups > 0)
         printf(", cache hits %.1f %%", 100 * (double)hits / (double)lookups);
+    for (int i = 0; i < live->n; i++) {
+        const uint32_t activity = atomic_load(&pst_live_page(live, i)->activity);
+        if (activity == PST_DOES_PLANNING || activity == PST_DOES_EVALUATION)
+            printf(", %s %s", live->names[i], activity == PST_DOES_PLANNING ? "plans" : "evaluates");
+    }
     putchar('\n');
 }
 
@@ -193,10 +198,10 @@ int cmd_top(int argc, char **argv)
         "RUN is the directory of the run (default: the newest run under runs/ that is still going).\n"
         "  busy     computing\n"
         "  input    waiting for a batch\n"
-        "  credit   waiting for a free slot\n"
+        "  slot     waiting for a free slot\n"
         "  disk     waiting for the disk\n"
         "  depth    disk operations in flight\n"
-        "Wide terminals get a bar: # busy, = disk, - credit, . input. If NO_COLOR is set, there are no "
+        "Wide terminals get a bar: # busy, = disk, - slot, . input. If NO_COLOR is set, there are no "
         "colours.\n\n"
         "  --once   show one second, then end\n";
     static const struct option options[] = {

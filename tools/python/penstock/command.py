@@ -18,8 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OPTIONS = ("epochs", "seed", "device", "group", "run_dir", "resume", "init_from", "trace", "batches")  # of `penstock run`
 INTERRUPTED = (129, 130, 143)  # exit codes
 GRACE_S = 130  # more than the runtime gives a stage for its last checkpoint
-PROGRESS = re.compile(r"epoch (\d+)/(\d+)  batch (\d+)/(\d+)(?:  loss (\S+))?")
-PROGRESS_END = " s left"
+PROGRESS = re.compile(r"(?:(?:starting|planning)  |epoch (\d+)/(\d+)  )(?:batch (\d+)/(\d+)  )?(?:loss (\S+)  )?.*\b\d+ s(?: left)?$")
 STARTED = re.compile(r".* on .*, in (/.*?)(?:, resumed from /.*)?$")  # the first line that the command prints
 CLEAR = "\033[K"  # the command clears its progress line before it prints another line
 
@@ -90,13 +89,13 @@ class Running:
         rest, file = "", self.process.stderr
         while data := os.read(file.fileno(), 65536):
             *pieces, rest = re.split("[\r\n]", rest + data.decode("utf-8", "replace"))
-            if rest.startswith(CLEAR) and rest.endswith(PROGRESS_END):  # else it ends where the next line begins
+            if rest.startswith(CLEAR) and PROGRESS.match(rest.removeprefix(CLEAR)):  # else it ends where the next line begins
                 pieces, rest = [*pieces, rest], ""
             for piece in filter(None, (p.replace(CLEAR, "") for p in pieces)):
                 found = PROGRESS.match(piece)
-                if found and piece.endswith(PROGRESS_END):
+                if found and found[1]:
                     progress(Progress(*map(int, found.groups()[:4]), found[5] and float(found[5])))
-                else:
+                elif not found:
                     self.lines.append(piece)
                     line(piece)
 
