@@ -50,7 +50,12 @@ PST_API_TEST bool pst_link_carries(const struct pst_graph *graph, int route, con
                                    const struct pst_link_spec *link);
 PST_API_TEST bool pst_link_oneshot(const struct pst_pipeline *pl, const struct pst_link_spec *link);
 
-/* Draws the pipeline as a Mermaid flowchart: stages, places, routes, slots, copies. */
-PST_API void pst_graph_mermaid(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out);
+/* What `penstock graph` writes: lines of text, a flowchart for Mermaid or for Graphviz (dot), or a picture.
+ */
+enum pst_graph_format { PST_GRAPH_MERMAID, PST_GRAPH_TEXT, PST_GRAPH_DOT, PST_GRAPH_SVG };
+
+/* Draws the pipeline: stages, places, routes, slots, copies. */
+PST_API void pst_graph_draw(const struct pst_graph *graph, const struct pst_pipeline *pl,
+                            enum pst_graph_format format, FILE *out);
 
 #endif

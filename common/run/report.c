@@ -12,11 +12,30 @@
 #define TEXT_MAX 8192
 #define WARNINGS_MAX 100 /* kept in the report */
 #define WARNINGS_SHOWN 5 /* in the table */
+#define OWN "reports"    /* of single instances; before the end: {section: {instance: figures}} */
 
 json_t *pst_report_new(void)
 {
-    return json_pack("{ss s[] s{} s{} s[] s[]}", "status", "failed", "epochs", "stages", "processes",
-                     "failures", "warnings");
+    return json_pack("{ss s[] s{} s{} s[] s[] s{}}", "status", "failed", "epochs", "stages", "processes",
+                     "failures", "warnings", OWN);
+}
+
+static double num(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *str(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
+}
+
+static void ratio(json_t *section, const char *name, const char *over, const char *under)
+{
+    double below = num(section, under);
+    if (section && below > 0)
+        (void)json_object_set_new(section, name, json_real(num(section, over) / below));
 }
 
 static void sum_into(json_t *to, const json_t *data)
@@ -42,7 +61,7 @@ static bool is_reserved(const char *key)
     static const char *const keys[] = {"status",    "pipeline",  "seed",    "run_dir",  "dataset",  "stages",
                                        "gpus",      "processes", "phases",  "bound_by", "failures", "verdict",
                                        "bus",       "schema",    "version", "commit",   "started",  "command",
-                                       "directory", "host",      "stopped", "warnings", "mpi"};
+                                       "directory", "host",      "stopped", "warnings", "mpi",      OWN};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i]) == 0)
             return true;
@@ -65,7 +84,46 @@ static const char *merge(json_t *report, const json_t *data)
     return NULL;
 }
 
-const char *pst_report_add(json_t *report, const char *section, const json_t *data)
+/* Adds to what the instance has reported of the section, until the report is finished. */
+static void keep_own(json_t *report, const char *who, const char *section, const json_t *data)
+{
+    json_t *all = json_object_get(report, OWN), *of = json_object_get(all, section);
+    if (!of)
+        (void)json_object_set_new(all, section, of = json_object());
+    if (!json_object_get(of, who))
+        (void)json_object_set_new(of, who, json_object());
+    sum_into(json_object_get(of, who), data);
+}
+
+/* Gives each instance what it reported of a section. of: {instance: figures} */
+static void share_section(json_t *stages, const char *section, json_t *of)
+{
+    const char *who;
+    json_t *data;
+    json_object_foreach(of, who, data)
+    {
+        json_t *stage = json_object_get(stages, who);
+        if (!json_object_get(stage, OWN))
+            (void)json_object_set_new(stage, OWN, json_object());
+        ratio(data, "read_amplification", "bytes", "row_bytes_wanted");
+        (void)json_object_set(json_object_get(stage, OWN), section, data);
+    }
+}
+
+/* A section of one instance has nothing to share out. */
+static void share_out(json_t *report)
+{
+    const char *section;
+    json_t *of;
+    json_object_foreach(json_object_get(report, OWN), section, of)
+    {
+        if (json_object_size(of) > 1)
+            share_section(json_object_get(report, "stages"), section, of);
+    }
+    (void)json_object_del(report, OWN);
+}
+
+const char *pst_report_add(json_t *report, const char *who, const char *section, const json_t *data)
 {
     if (strcmp(section, "epochs") == 0) {
         (void)json_array_append(json_object_get(report, "epochs"), (json_t *)(uintptr_t)data);
@@ -79,6 +137,7 @@ const char *pst_report_add(json_t *report, const char *section, const json_t *da
     if (!old)
         (void)json_object_set_new(report, section, json_object());
     sum_into(json_object_get(report, section), data);
+    keep_own(report, who, section, data);
     return NULL;
 }
 
@@ -128,24 +187,6 @@ void pst_report_warning(json_t *report, const char *stage, const char *text)
     json_t *all = json_object_get(report, "warnings");
     if (json_array_size(all) < WARNINGS_MAX)
         (void)json_array_append_new(all, json_pack("{ss so}", "stage", stage, "text", pst_report_text(text)));
-}
-
-static double num(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static const char *str(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "-";
-}
-
-static void ratio(json_t *section, const char *name, const char *over, const char *under)
-{
-    double below = num(section, under);
-    if (section && below > 0)
-        (void)json_object_set_new(section, name, json_real(num(section, over) / below));
 }
 
 void pst_report_bound(json_t *report, const char *const *names, struct pst_run_part *parts, int n,
@@ -210,6 +251,7 @@ void pst_report_finish(json_t *report)
     json_t *io = json_object_get(report, "io"), *cache = json_object_get(report, "cache");
     ratio(io, "read_amplification", "bytes", "row_bytes_wanted");
     ratio(cache, "cpu_hit_rate", "hits", "lookups");
+    share_out(report);
     (void)json_object_set_new(report, "verdict", pst_verdict_of(report));
 }
 
@@ -235,15 +277,28 @@ static void print_reported(FILE *out, const char *label, const json_t *object, c
         fputc('-', out);
 }
 
-static void print_disk(FILE *out, const json_t *io)
+static void print_disk(FILE *out, const char *label, const json_t *io)
 {
     if (!json_object_get(io, "backend"))
         return;
-    fprintf(out, "  %-20s%s: %.0f requests, %.1f MiB read", "disk", str(io, "backend"), num(io, "requests"),
+    fprintf(out, "  %-20s%s: %.0f requests, %.1f MiB read", label, str(io, "backend"), num(io, "requests"),
             num(io, "bytes") / MIB);
     if (json_object_get(io, "read_amplification"))
         fprintf(out, ", %.2f bytes per byte needed", num(io, "read_amplification"));
     fprintf(out, "; %.1f MiB copied by the disk stage\n", num(io, "copied_bytes") / MIB);
+}
+
+/* If there are several, of which `io` has the sums. */
+static void print_own_disks(FILE *out, const json_t *report)
+{
+    const char *name;
+    json_t *stage;
+    json_object_foreach(json_object_get(report, "stages"), name, stage)
+    {
+        char label[PST_NAME_MAX + 8];
+        (void)snprintf(label, sizeof label, "  %s", name);
+        print_disk(out, label, json_object_get(json_object_get(stage, OWN), "io"));
+    }
 }
 
 /* So that a warning cannot scroll out of sight. */
@@ -280,7 +335,8 @@ void pst_report_print(const json_t *report, FILE *out)
     print_number(out, "test MSE", report, "test_mse", "%.6g");
     print_number(out, "test MAE", report, "test_mae", "%.6g");
     print_number(out, "test R2", report, "test_r2", "%.4f");
-    print_disk(out, io);
+    print_disk(out, "disk", io);
+    print_own_disks(out, report);
     const double copied = num(json_object_get(report, "copies"), "bytes");
     if (copied > 0)
         fprintf(out, "  %-20s%.1f MiB between devices\n", "copied", copied / MIB);

@@ -15,10 +15,10 @@
 struct pst_pipeline;
 
 json_t *pst_report_new(void);
-/* Section "epochs" appends a row, "result" sets fields of the top level, any other is summed number by
- * number. Returns NULL, or the field that a stage may not report, because the runtime or another section has
- * it: then nothing was added. */
-const char *pst_report_add(json_t *report, const char *section, const json_t *data);
+/* Adds what the instance `who` reports. Section "epochs" appends a row, "result" sets fields of the top
+ * level, any other is summed number by number. Returns NULL, or the field that a stage may not report,
+ * because the runtime or another section has it: then nothing was added. */
+const char *pst_report_add(json_t *report, const char *who, const char *section, const json_t *data);
 /* device: where it ran. chosen: why it ran there; empty: the pipeline said so. */
 void pst_report_stage(json_t *report, const char *name, const char *device, const char *chosen, int pid,
                       const struct pst_page *page);
@@ -61,7 +61,8 @@ json_t *pst_report_text(const char *text);
 void pst_report_failure(json_t *report, const char *stage, const char *text);
 /* Keeps a warning in `warnings`, and no more than 100 of them. */
 void pst_report_warning(json_t *report, const char *stage, const char *text);
-/* Derived values: rates, hit rates, read amplification, the verdict. */
+/* Derived values: rates, hit rates, read amplification, the verdict. If several instances have reported a
+ * section, each one's own figures are in stages{NAME}.reports. Call it after pst_report_stage. */
 void pst_report_finish(json_t *report);
 PST_API void pst_report_print(const json_t *report, FILE *out);
 

@@ -103,7 +103,7 @@ static void on_report(struct pst_supervisor *sv, const struct pst_run_instance *
     const json_t *data = json_object_get(m, "data");
     if (!section || !json_is_object(data))
         return;
-    const char *taken = pst_report_add(sv->report, section, data);
+    const char *taken = pst_report_add(sv->report, in->name, section, data);
     if (taken && sv->end != PST_RUN_FAILED)
         pst_run_fail(
             sv, in->name, NULL,

@@ -121,7 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         char *text = NULL;
         size_t n;
         FILE *out = open_memstream(&text, &n);
-        pst_graph_mermaid(&graph, &pl, out);
+        for (int f = PST_GRAPH_MERMAID; f <= PST_GRAPH_SVG; f++)
+            pst_graph_draw(&graph, &pl, (enum pst_graph_format)f, out);
         fuzz_check(fclose(out) == 0);
         free(text);
     } else {

@@ -174,7 +174,7 @@ static void test_copies(void **state)
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
-    pst_graph_mermaid(&l->graph, &l->pl, out);
+    pst_graph_draw(&l->graph, &l->pl, PST_GRAPH_MERMAID, out);
     assert_int_equal(fclose(out), 0);
     assert_true(strstr(text, "flowchart LR") && strstr(text, "copy-2") && strstr(text, "7 slots, copied"));
     free(text);

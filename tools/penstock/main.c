@@ -28,7 +28,7 @@ static const struct command commands[] = {
     {"caches", cmd_caches, "show which device of a machine would cache what, and who reads from whom"},
     {"partition", cmd_partition, "sort a dataset's training edges by partitions of its vertices"},
     {"order", cmd_order, "find the order in which partitions of embeddings are loaded"},
-    {"graph", cmd_graph, "draw a pipeline (Mermaid)"},
+    {"graph", cmd_graph, "draw a pipeline"},
     {"stages", cmd_stages, "list the installed stages, or describe one"},
     {"schema", cmd_schema, "print a JSON Schema of pipeline files, for editors"},
     {"gen", cmd_gen, "generate a dataset"},

@@ -1,6 +1,7 @@
 """The command line: what it prints, and what it does when it cannot print."""
 import re
 import signal
+import xml.etree.ElementTree
 from concurrent.futures import ThreadPoolExecutor
 
 from crash import *
@@ -127,6 +128,87 @@ def what_was_read_and_copied():
         assert want in r.out and f"{copies['bytes'] / 2**20:.1f} MiB between devices\n" in r.out, r.out
         r = p.run(HYPERION, "--epochs", 1, "--set", "stages.planner.params.cpu_cache=16MiB")  # all rows are cached
         assert "0 requests, 0.0 MiB read; 0.0 MiB copied by the disk stage\n" in r.out and "between devices" not in r.out, r.out
+
+
+@test
+def two_disks_are_told_apart():
+    """`io` adds up what the disks of training and of validation read; each stage's own part is there, too."""
+    with Place() as p:
+        with open(os.path.join(ROOT, "pipelines", "pytorch.json")) as f:
+            pl = json.load(f)
+        pl["stages"]["trainer"], pl["stages"]["val"] = {"run": "discard"}, {"run": "discard"}
+        pl["links"][2]["to"], pl["links"][5]["to"] = "trainer.in", "val.in"
+        r = p.run(pl, "--epochs", 1, "--set", "stages.planner.params.cpu_cache=0")
+        io, stages = r.report["io"], r.report["stages"]
+        train, val = (stages[name]["reports"]["io"] for name in ("disk", "val-disk"))
+        assert train["requests"] > val["requests"] > 0 and train["bytes"] == stages["disk"]["bytes"] and val["bytes"] == stages["val-disk"]["bytes"]
+        assert all(io[key] == train[key] + val[key] for key in ("requests", "bytes", "rows")) and train["read_amplification"] > 0, (io, train, val)
+        for name, part in (("disk", io), ("  disk", train), ("  val-disk", val)):
+            assert f"\n  {name:<20}{part['backend']}: {part['requests']} requests, " in r.out, r.out
+        assert "reports" not in stages["trainer"] and "reports" not in r.report
+        one = p.run(HYPERION, "--epochs", 1)
+        assert not any("reports" in stage for stage in one.report["stages"].values()) and one.out.count(" requests, ") == 1, one.out
+
+
+@test
+def pipelines_are_drawn():
+    """As text, for Mermaid and Graphviz, and as a picture; all say the same stages, links and routes."""
+    pl = pipeline({"source": stage("source", batches=5), "a": stage("passthrough", group="g"), "b": stage("passthrough", instances=2), "sink": stage("sink")},
+                  links("source.out", "a.in", "a.out", "sink.in", "source.out", "b.in", "b.out", "end.in"))
+    pl["stages"]["end"] = stage("sink", instances=2)
+    with Place() as p:
+        file = p.write(pl)
+        drawn = {kind: command("graph", file, "--format", kind).stdout for kind in ("mermaid", "text", "dot", "svg")}
+        assert command("graph", file).stdout == drawn["mermaid"] and drawn["mermaid"].startswith("flowchart LR\n")
+        text = drawn["text"].splitlines()
+        assert text[0] == "t" and re.fullmatch(r"  a +passthrough on cpu:0, group g", text[4]), text
+        assert re.fullmatch(r"    out +-> b\.in +route 0, \d slots", text[3]), text
+        for name in pl["stages"]:
+            assert f'["{name}<br/>' in drawn["mermaid"] and f'[label="{name}\\n' in drawn["dot"] and f">{name}</text>" in drawn["svg"], (name, drawn)
+        assert drawn["dot"].count(" -> ") == 4 == drawn["svg"].count('<path class="') and "passthrough on cpu:0 x2" in drawn["svg"]
+        picture = xml.etree.ElementTree.fromstring(drawn["svg"])
+        x, y, width, height = map(int, picture.get("viewBox").split())
+        boxes = [{key: int(box.get(key)) for key in ("x", "y", "width", "height")} for box in picture.iter() if box.tag.endswith("rect") and box.get("x")]
+        assert len(boxes) == 5 and all(x <= b["x"] and b["x"] + b["width"] <= width and b["y"] + b["height"] <= height for b in boxes), boxes
+        apart = [a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"] or a["y"] + a["height"] <= b["y"] or b["y"] + b["height"] <= a["y"]
+                 for k, a in enumerate(boxes) for b in boxes[:k]]
+        assert all(apart), boxes
+        if shutil.which("dot"):
+            subprocess.run(["dot", "-Tsvg"], input=drawn["dot"], text=True, check=True, capture_output=True)
+        assert 'unknown format "svgg": did you mean "svg"?' in command("graph", file, "--format", "svgg", code=2).stderr
+        for name in ("hyperion", "gids", "marius", "typed"):
+            shipped = os.path.join(ROOT, "pipelines", name + ".json")
+            xml.etree.ElementTree.fromstring(command("graph", shipped, "--format", "svg").stdout)
+            assert command("graph", shipped, "--format", "text").stdout.startswith(name + "\n")
+
+
+PRODUCT = ("common", "kernels", "stages", "tools")
+OF_THE_PROGRAM = {"PENSTOCK_ATTACH", "PENSTOCK_VIRTUAL_HANG"}  # between two of our own processes; of the virtual GPUs, whose README has it
+
+
+@test
+def every_environment_variable_is_documented():
+    """tools/README.md and the manual page have the variables that the programs read, no more and no fewer."""
+    read = re.compile(r'(?:getenv\(|environ\.get\(|environ\[|_ENV |^LIBRARY = )"(PENSTOCK(?:_[A-Z_]+)?)"|\$\{(PENSTOCK_[A-Z_]+)', re.M)
+    used = set()
+    for room in PRODUCT:
+        for folder, _, names in os.walk(os.path.join(ROOT, room)):
+            for name in names:
+                if name.endswith((".c", ".h", ".cu", ".cuh", ".py")) or name == "install-deps":
+                    with open(os.path.join(folder, name)) as f:
+                        used |= {a or b for a, b in read.findall(f.read())}
+    with open(os.path.join(ROOT, "tools", "README.md")) as f:
+        table = f.read().split("**Environment variables.**")[1].split("\n\n")[1]
+    documented = set(re.findall(r"`(PENSTOCK\w*)`", " ".join(line.split("|")[1] for line in table.splitlines())))
+    assert documented == used - OF_THE_PROGRAM, documented ^ (used - OF_THE_PROGRAM)
+    with Place() as p:
+        command("man", p.dir)
+        with open(p.path("penstock.1")) as f:
+            page = f.read()
+    listed = set(re.findall(r"^\.B (PENSTOCK\w*|NO_COLOR)$", page, re.M))
+    assert listed and listed <= documented | {"NO_COLOR"}, listed
+    r = subprocess.run([PENSTOCK, "run", HYPERION, "--dataset", "x"], capture_output=True, text=True, env={**os.environ, "PENSTOCK_BIN": "/nowhere"})
+    assert r.returncode == 2 and "/nowhere/../lib/penstock/stages" in r.stderr, r
 
 
 @test

@@ -8,19 +8,39 @@
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/place.h"
 #include "tools/penstock/cli/commands.h"
+#include "tools/penstock/cli/options.h"
 #include "tools/penstock/run/pipeline_options.h"
 #include "tools/penstock/run/run_checks.h"
 
-/* Parses the options of check and graph. 0: go on; else the exit code plus one. */
-static int parse(int argc, char **argv, struct pipeline_options *options, const char *usage)
+static const char *const formats[] = {[PST_GRAPH_MERMAID] = "mermaid",
+                                      [PST_GRAPH_TEXT] = "text",
+                                      [PST_GRAPH_DOT] = "dot",
+                                      [PST_GRAPH_SVG] = "svg"};
+#define FORMATS (sizeof formats / sizeof *formats)
+
+static bool read_format(const char *word, enum pst_graph_format *format)
 {
-    static const struct option known[] = {PIPELINE_OPTIONS, {"help", no_argument, NULL, 'h'}, {0}};
+    for (size_t i = 0; i < FORMATS; i++)
+        if (strcmp(word, formats[i]) == 0) {
+            *format = (enum pst_graph_format)i;
+            return true;
+        }
+    command_unknown("penstock graph: --format", "format", word, formats, FORMATS);
+    return false;
+}
+
+/* Parses the options of check, and of graph if format is not NULL. 0: go on; else the exit code plus one. */
+static int parse(int argc, char **argv, struct pipeline_options *options, const char *usage,
+                 enum pst_graph_format *format)
+{
+    static const struct option of_graph[] = {
+        {"format", required_argument, NULL, 'f'}, PIPELINE_OPTIONS, {"help", no_argument, NULL, 'h'}, {0}};
     int c;
     optind = 1;
-    while ((c = getopt_long(argc, argv, "h", known, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", format ? of_graph : of_graph + 1, NULL)) != -1) {
         if (c == 'h')
             printf("%s", usage);
-        if (c == 'h' || !pipeline_option(options, c, optarg)) {
+        if (c == 'h' || !(c == 'f' ? read_format(optarg, format) : pipeline_option(options, c, optarg))) {
             fprintf(stderr, "%s", c == 'h' ? "" : usage);
             return c == 'h' ? 1 : 3;
         }
@@ -38,7 +58,7 @@ int cmd_check(int argc, char **argv)
         "Checks pipelines, and the dataset if there is one, and prints every error. Starts nothing.\n"
         "Exit code 0: all can run, 2: not.\n\n" PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
-    int end = parse(argc, argv, &options, usage);
+    int end = parse(argc, argv, &options, usage, NULL);
     bool wrong = false;
     for (int i = optind; i < argc && end == 0; i++) {
         struct pst_pipeline pl;
@@ -58,10 +78,13 @@ int cmd_check(int argc, char **argv)
 int cmd_graph(int argc, char **argv)
 {
     static const char usage[] = "usage: penstock graph [OPTION]... FILE\n"
-                                "Prints a pipeline as a Mermaid flowchart with its stages, places, routes, "
-                                "slots and copies.\n\n" PIPELINE_OPTIONS_HELP;
+                                "Draws a pipeline with its stages, places, routes, slots and copies.\n\n"
+                                "  --format mermaid|text|dot|svg\n"
+                                "                     how to draw it (default: mermaid): dot is for "
+                                "Graphviz, svg for browsers\n" PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
-    int end = parse(argc, argv, &options, usage);
+    enum pst_graph_format format = PST_GRAPH_MERMAID;
+    int end = parse(argc, argv, &options, usage, &format);
     bool ok = false;
     if (end == 0) {
         struct pst_pipeline pl;
@@ -71,7 +94,7 @@ int cmd_graph(int argc, char **argv)
         if (ok && !pst_mps_program(path, sizeof path))
             (void)pst_place_group(&pl);
         if (ok)
-            pst_graph_mermaid(graph, &pl, stdout);
+            pst_graph_draw(graph, &pl, format, stdout);
         pst_pipeline_release(&pl);
         free(graph);
     }
