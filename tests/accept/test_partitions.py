@@ -23,7 +23,8 @@ DIM_LARGE, VERTICES, EDGES = 100, (9 * LIMIT_BYTES) // 800, 2_000_000
 PARTS, BUFFER = 48, 3
 RUN_S = 1800
 KILLS, DURING_WRITES = 50, 20
-SMALL = 576_000, 1_200_000  # vertices and edges of the timed epochs: a tenth of the parameters
+PIECE = 256 << 10
+SMALL = PARTS * (36 * PIECE // 800), 1_200_000  # vertices and edges of the timed epochs: a tenth of the parameters, in whole pieces
 MOST = 1.10  # an epoch over the larger of its drive's time and its training's
 # what bounds the epoch: the drive's bytes per second, and the negatives that make training long enough
 BOUNDS = {"the drive": (400e6, 20), "training": (600e6, 600)}
@@ -70,7 +71,7 @@ def in_partitions(pipeline, **values):
     args = one_thread(pipeline, partitions=PARTS, buffer=BUFFER, ahead=1, order="auto", **values)
     link = 0 if pipeline == LEGEND else 2
     overlay = [] if pipeline == LEGEND else ["--with", PARTITIONED]
-    return [args[0], *overlay, *args[1:], "--set", "params.piece=256KiB", "--set", f"links[{link}].slots=16"]
+    return [args[0], *overlay, *args[1:], "--set", f"params.piece={PIECE}", "--set", f"links[{link}].slots=16"]
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ engine      the disk engine, given tables of requests, against fio
 stacks      requests per second of the three NVMe stacks over emulated drives, and the lanes that each needs
 hotness     hits of a static cache over ten epochs: the planner's choices against the best one and Belady's
 embed       the training step of graph embeddings against the products that it needs, and against smaller tiles
+embed-epoch an epoch of graph embeddings against the products that it needs
 ranks       exact filtered ranks among all vertices, against the one product that they need
 tpc         throughput per cost: predicted by penstock tpc, against runs with 1 to 12 emulated SSDs
 gpu-kernels the kernels, the hand-over between processes and the disk kernels on a GPU (only if named)
@@ -112,6 +113,11 @@ BENCHES = {
                         models=(("dot", (400,)), ("complex", (50, 100, 200, 400)))),
                    dict(pairs=1, edges=500, chunks=5, negatives=50, vertices=300, models=(("dot", (32,)), ("complex", (32,)))),
                    programs=("embed.c",)),
+    # edges: of a batch; train: of the dataset
+    "embed-epoch": Bench(embeddings.embed_epoch,
+                         dict(pairs=3, graph="fb15k_237", train=272115, vertices=14541, edges=10000, chunks=10, negatives=1000, dim=400, epochs=3, turns=3),
+                         dict(pairs=1, graph=None, train=2000, vertices=300, edges=500, chunks=5, negatives=50, dim=32, epochs=3, turns=1),
+                         programs=("embed.c",)),
     "ranks": Bench(embeddings.ranks, dict(pairs=7, vertices=14541, queries=2000, dims=(50, 100, 200, 400), blocks=(1, 8, 32)),
                    dict(pairs=1, vertices=300, queries=50, dims=(32,), blocks=(2,)), programs=("ranks.c",)),
     "tpc": Bench(tpc.tpc,

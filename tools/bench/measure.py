@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "pipeline"))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 PENSTOCK = os.path.join(BUILD, "bin", "penstock")
-HYPERION, REPLICAS = (os.path.join(ROOT, "pipelines", f"{name}.json") for name in ("hyperion", "replicas"))
+HYPERION, REPLICAS, MARIUS = (os.path.join(ROOT, "pipelines", f"{name}.json") for name in ("hyperion", "replicas", "marius"))
 SCRATCH = None  # the folder for datasets and runs; main sets it
 
 

@@ -189,6 +189,10 @@ def legend_equals_marius():
                 assert got.report[field] == want[field], (order, field)
             assert [e["loss"] for e in got.report["epochs"]] == [e["loss"] for e in want["epochs"]], order
             assert got.report["exchange"]["read_bytes"] == want["exchange"]["read_bytes"], order
+        for more in (("legend.params.threads=1",), ("legend.params.threads=2",), ("legend.params.ahead=2",), ("legend.params.prefetch=false",),
+                     ("disk.params.fault_delay_us=2000",)):
+            other = p.run(LEGEND, *legend(5, 2, "beta"), *(w for m in more for w in ("--set", "stages." + m)), "--epochs", 2, data=data).report
+            assert other["weights_digest"] == got.report["weights_digest"] and other["test_mrr"] == got.report["test_mrr"], more
         # it goes on from where it ended
         more = ("--epochs", 4)
         again = p.run(LEGEND, *legend(5, 2, "beta"), *more, "--resume", got.run_dir, data=data).report["weights_digest"]
