@@ -6,6 +6,8 @@
 
 #include "common/base.h"
 
+PST_BEGIN_DECLS
+
 struct pst_region {
     void *base;
     uint64_t bytes;
@@ -24,10 +26,11 @@ PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_
 PST_API PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
 /* Makes a memfd and maps it: zeroed memory that other processes can share (pst_region_find). */
 PST_API PST_MUST_USE pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t bytes);
-void pst_region_unmap(struct pst_region *region);
+PST_API void pst_region_unmap(struct pst_region *region);
 
 /* The descriptor and offset of memory that lies in a mapped region of this process. The region owns the
  * descriptor: do not close it. PST_E_ARG: the memory lies in no region. */
 PST_MUST_USE pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offset);
 
+PST_END_DECLS
 #endif

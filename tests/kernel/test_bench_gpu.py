@@ -12,8 +12,8 @@ env = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detec
 r = subprocess.run([sys.executable, os.path.join(ROOT, "tools", "bench", "bench.py"), "--smallest", "gpu-kernels", "gpu-epoch"],
                    capture_output=True, text=True, env=env)
 checked = re.findall(r"^checked: (.*)$", r.stdout, re.M)
-wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB", "mean (SpMM), forward",
-          "mean (SpMM), backward", "adam", "gemm, square", "hand-over between processes",
+wanted = ["sample", "dedup", "lookup", "gather, the batch, 512 B", "zero-copy gather, 4 KiB",
+          "zero-copy gather from a slot, 4 KiB", "mean (SpMM), forward", "mean (SpMM), backward", "adam", "gemm, square", "hand-over between processes",
           *(kernel + graph for graph in (", R-MAT", ", star")
             for kernel in ("sample", "dedup", "lookup", "mean (SpMM), forward", "mean (SpMM), backward")),
           "step, dot, d 8, fused", "step, dot, d 8, not fused", "step, complex, d 8, fused", "step, complex, d 8, not fused",

@@ -4,6 +4,10 @@
 #include "tools/bench/gpu/gpu.cuh"
 #include "tools/bench/gpu/graphs.h"
 
+#include "common/error.h"
+#include "common/ipc/gpus.h"
+#include "common/ipc/region.h"
+
 #include <cstring>
 #include <string>
 
@@ -278,10 +282,38 @@ void call_gather(void *context)
                           c->row_bytes);
 }
 
-/* Gathers rows from `kind` of memory. The first and last bytes of a row identify it. */
-double gather_from(struct batch *b, enum pst_twin_memory kind, int64_t table, int64_t n, uint64_t row_bytes,
+/* Where the rows lie: in the GPU's memory, in memory that CUDA pinned when it allocated it, or in a slot. */
+enum place { ON_DEVICE, IN_PINNED, IN_SLOT };
+
+/* Memory as stages share it for slots: a region that CUDA pins afterwards. */
+struct pst_region slot_with(const void *from, size_t bytes)
+{
+    struct pst_region slot;
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES] = "";
+    if (pst_region_new(&slot, "gpu-bench", bytes) != PST_OK || pst_gpus_open(&gpus) != PST_OK)
+        STOP("cannot make a slot of %zu bytes: %s", bytes, pst_error_text());
+    if (gpus->pin(0, slot.base, bytes, why) != PST_OK)
+        STOP("cannot pin a slot of %zu bytes: %s", bytes, why);
+    memcpy(slot.base, from, bytes);
+    return slot;
+}
+
+void slot_end(struct pst_region *slot)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES] = "";
+    if (pst_gpus_open(&gpus) != PST_OK || gpus->unpin(0, slot->base, why) != PST_OK)
+        STOP("cannot unpin a slot: %s", why);
+    pst_region_unmap(slot);
+}
+
+/* Gathers rows from a place. The first and last bytes of a row identify it. */
+double gather_from(struct batch *b, enum place place, int64_t table, int64_t n, uint64_t row_bytes,
                    const char *name)
 {
+    const enum pst_twin_memory kind = place == ON_DEVICE ? PST_TWIN_MEMORY_DEVICE : PST_TWIN_MEMORY_PINNED;
+    struct pst_region slot = {};
     char *src = static_cast<char *>(calloc((size_t)table, row_bytes));
     char *expected = static_cast<char *>(malloc((size_t)n * row_bytes + 1));
     int32_t *rows = host_array<int32_t>(n);
@@ -292,20 +324,25 @@ double gather_from(struct batch *b, enum pst_twin_memory kind, int64_t table, in
     for (int64_t i = 0; i < n; i++)
         rows[i] = (int32_t)random_of((uint64_t)i, (uint64_t)table);
     struct gathering c = {b, NULL, NULL, device_array(b, n, rows), n, row_bytes};
-    void *memory = gpu_memory(b->g, kind, (size_t)table * row_bytes, src);
+    if (place == IN_SLOT)
+        slot = slot_with(src, (size_t)table * row_bytes);
+    void *memory = place == IN_SLOT ? slot.base : gpu_memory(b->g, kind, (size_t)table * row_bytes, src);
     c.from = static_cast<const char *>(memory);
     c.to = static_cast<char *>(gpu_memory(b->g, PST_TWIN_MEMORY_DEVICE, (size_t)n * row_bytes, NULL));
     b->g->cpu->gather(NULL, src, row_bytes, rows, expected, row_bytes, NULL, n, row_bytes);
     call_gather(&c);
     gpu_same(b->g, c.to, expected, (size_t)n * row_bytes, name);
     const double moved = (double)n * (double)row_bytes, seconds = gpu_seconds(b->g, call_gather, &c);
-    const bool pinned = kind == PST_TWIN_MEMORY_PINNED;
+    const bool pinned = place != ON_DEVICE;
     gpu_report({name, (pinned ? moved : 2 * moved) + 4 * (double)n, 0, seconds,
                 pinned ? b->g->link_bytes_s : b->g->copy_bytes_s, 0.85});
     free(src);
     free(expected);
     free(rows);
-    b->g->cuda->release(kind, memory);
+    if (place == IN_SLOT)
+        slot_end(&slot);
+    else
+        b->g->cuda->release(kind, memory);
     b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, c.to);
     b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, const_cast<int32_t *>(c.rows));
     return seconds;
@@ -313,13 +350,14 @@ double gather_from(struct batch *b, enum pst_twin_memory kind, int64_t table, in
 
 void time_gather(struct batch *b)
 {
-    b->gather_s =
-        gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features, b->n[HOPS], ROW, "gather, the batch, 512 B");
-    gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features / 2, b->n[HOPS] / 2, 2 * ROW, "gather, 1 KiB");
-    gather_from(b, PST_TWIN_MEMORY_DEVICE, b->s.features / 8, b->n[HOPS] / 8, 8 * ROW, "gather, 4 KiB");
-    gather_from(b, PST_TWIN_MEMORY_PINNED, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather, 512 B");
-    gather_from(b, PST_TWIN_MEMORY_PINNED, b->s.features / 8, b->s.link_rows / 4, 8 * ROW,
-                "zero-copy gather, 4 KiB");
+    b->gather_s = gather_from(b, ON_DEVICE, b->s.features, b->n[HOPS], ROW, "gather, the batch, 512 B");
+    gather_from(b, ON_DEVICE, b->s.features / 2, b->n[HOPS] / 2, 2 * ROW, "gather, 1 KiB");
+    gather_from(b, ON_DEVICE, b->s.features / 8, b->n[HOPS] / 8, 8 * ROW, "gather, 4 KiB");
+    gather_from(b, IN_PINNED, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather, 512 B");
+    gather_from(b, IN_PINNED, b->s.features / 8, b->s.link_rows / 4, 8 * ROW, "zero-copy gather, 4 KiB");
+    gather_from(b, IN_SLOT, b->s.features / 2, b->s.link_rows, ROW, "zero-copy gather from a slot, 512 B");
+    gather_from(b, IN_SLOT, b->s.features / 8, b->s.link_rows / 4, 8 * ROW,
+                "zero-copy gather from a slot, 4 KiB");
 }
 
 /* ---- the trainer's ----------------------------------------------------------------------------------- */
