@@ -1,5 +1,5 @@
-"""What the compiler makes of the kernels that a bus or memory bounds: the width of their accesses, and that loads come before
-stores. Skipped where there is no nvcc."""
+"""What the compiler makes of the kernels that a bus or memory bounds: the width of their accesses, that loads come before
+stores, and that polling kernels sleep. Skipped where there is no nvcc."""
 import os
 import re
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-ACCESS = re.compile(r"^\s*(?:@!?%\w+ )?((?:ld|st)\.\S+)", re.M)
+ACCESS = re.compile(r"^\s*(?:@!?%\w+ )?((?:ld|st|nanosleep)\.\S+)", re.M)
 nvcc = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 if not nvcc:
     print("# SKIP no nvcc")
@@ -15,7 +15,7 @@ if not nvcc:
 
 
 def kernels(file):
-    """{mangled name: its loads and stores, in their order, without those of parameters}"""
+    """{mangled name: its loads, stores and sleeps, in their order, without loads of parameters}"""
     argv = [nvcc, "-std=c++17", "-O3", "--fmad=false", "-I.", "-ptx", "-arch=compute_90", "-o", "-", f"kernels/cuda/{file}.cu"]
     text = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     return {part.split("(")[0]: [a for a in ACCESS.findall(part) if ".param" not in a] for part in text.split(".entry ")[1:]}
@@ -37,6 +37,7 @@ complete = of(queues, "complete_each")
 tests = [
     ("a command is written in four stores of 16 bytes", all(of(queues, k).count("st.v4.u32") == 4 for k in ("write_batch", "submit_async", "run_sync"))),
     ("a completion is read once", not [a for a in complete if a.startswith(("ld.v2.u16", "ld.v4"))] and complete.count("ld.acquire.sys.u32") == 3),
+    ("a poll that found nothing sleeps", "nanosleep.u32" in complete),
     ("a request is read in two loads of 16 bytes", of(table, "look").count("ld.volatile.v2.u64") == 2),
     ("rows without gaps are copied in pieces of 16 bytes", of(gather, "flatI5uint4").count("st.global.v4.u32") >= 4),
     ("four elements are loaded before one is stored",
