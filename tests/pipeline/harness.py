@@ -1,4 +1,6 @@
 """What the pipeline tests share: making pipelines, running them, and seeing that nothing is left behind."""
+import atexit
+import functools
 import glob
 import json
 import os
@@ -177,13 +179,21 @@ def command(*args, code=0, cwd=None):
     return r
 
 
+@functools.cache
+def installed():
+    """The prefix of an installed Penstock, for all tests of a program."""
+    prefix = tempfile.mkdtemp(prefix="penstock-test-installed-")
+    atexit.register(shutil.rmtree, prefix, ignore_errors=True)
+    subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
+                   cwd=ROOT, check=True, capture_output=True)
+    return prefix
+
+
 def build_outside(p, name="favour.c", compiler=("cc", "-Wextra")):
     """A file of tests/pipeline/outside, built as its author would: against an installed Penstock."""
     if SAN:
         raise Skip("built against the plain installation")
-    prefix, mine = p.path("installed"), p.path(name + ".so")
-    subprocess.run(["make", "-s", "-o", "all", "install", f"PREFIX={prefix}", f"BUILD={os.environ.get('BUILD', 'build')}"],
-                   cwd=ROOT, check=True, capture_output=True)
+    prefix, mine = installed(), p.path(name + ".so")
     source = os.path.join(ROOT, "tests", "pipeline", "outside", name)
     env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(prefix, "share", "pkgconfig")}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "penstock"], env=env, check=True,
