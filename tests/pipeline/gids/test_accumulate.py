@@ -7,7 +7,7 @@ EMULATED = ("stages.disk.params.backend=emulated", "stages.planner.params.cpu_ca
 
 def train(p, *pairs, **more):
     words = [word for pair in ("params.batch=64", *EMULATED, *pairs) for word in ("--set", pair)]
-    return p.run(HYPERION, "--epochs", "2", "--quiet", *words, **more)
+    return p.run(HYPERION, "--epochs", "1", "--quiet", *words, **more)
 
 
 def accumulate(value, *more):
@@ -95,7 +95,7 @@ def the_governor_takes_few_slots():
         sets = ("params.batch=64", "links[3].slots=10", "stages.cache.params.cache_bytes=0", *EMULATED[:1], *accumulate("none", "preset=optane", "dilate=40"))
         for keep in (0, 1, 1500, 10 ** 6):
             words = [word for pair in (*sets, f"stages.cache.params.keep_in_flight={keep}") for word in ("--set", pair)]
-            r = p.run(gids, "--epochs", "2", "--quiet", *words)
+            r = p.run(gids, "--epochs", "1", "--quiet", *words)
             io, governor = r.report["io"], r.report["governor"]
             assert outcome(r) == want and governor["keep_in_flight"] == keep and governor["slots"] == 10, governor
             if keep in (0, 10 ** 6):
@@ -146,7 +146,7 @@ def bam_is_a_batch_at_a_time():
     """The same weights as hyperion, from a random cache over a synchronous stack."""
     with Place() as p:
         bam = os.path.join(ROOT, "pipelines", "bam.json")
-        sets = ["--epochs", "2", "--quiet", "--set", "params.batch=64", "--set", "stages.cache.params.cache_bytes=200000",
+        sets = ["--epochs", "1", "--quiet", "--set", "params.batch=64", "--set", "stages.cache.params.cache_bytes=200000",
                 "--set", "stages.disk.params.backend=emulated"]
         r = p.run(bam, *sets)
         assert outcome(r) == outcome(train(p)) and r.report["lines"]["policy"] == "random"

@@ -52,6 +52,7 @@ def numbers_are_numbers():
 
 WORDS = (["--nonsense"], ["-Z"], [b"\xff"], [""], ["x" * 5000], ["x"] * 300)
 VALUES = ([""], ["-1"], ["9" * 20], ["1e999"], [b"\xff\xfe"], ["%s%n"])
+IN_PYTHON = {"compare", "experiment", "page"}  # no sanitizer sees what they do
 
 
 @test
@@ -63,7 +64,8 @@ def nonsense_on_every_command():
             return subprocess.run([PENSTOCK, *words], capture_output=True, cwd=p.dir, timeout=60, stdin=subprocess.DEVNULL)
 
         commands = re.findall(r"^  (\w+) ", call("--help").stdout.decode(), re.M)
-        assert {"run", "gen", "import", "gc", "bench"} <= set(commands)
+        assert {"run", "gen", "import", "gc", "bench", *IN_PYTHON} <= set(commands)
+        commands = [name for name in commands if not SAN or name not in IN_PYTHON]
         cases = [[name, *words] for name in commands for words in WORDS]
         for name in commands:
             said = call(name, "--help")
