@@ -177,9 +177,9 @@ inside := $(call obj,$(sort $(wildcard stages/*/*.c)) $(filter-out tools/penstoc
 $(BUILD)/tests/libinside.a: $(inside)
 	$(begin)
 	rm -f $@ && ar rcs $@ $^
-$(BUILD)/tests/%: tests/%.c $(libs) $(BUILD)/tests/libinside.a
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(libs) $(BUILD)/tests/libinside.a
 	$(begin)
-	$(CC) $(ALL_CFLAGS) -MF $@.d -o $@ $< $(BUILD)/tests/libinside.a $(ALL_LDFLAGS) \
+	$(CC) -o $@ $< $(BUILD)/tests/libinside.a $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
@@ -190,9 +190,9 @@ $(BUILD)/obj-f64/%.o: %.c
 $(BUILD)/tests/libf64.a: $(f64_obj)
 	$(begin)
 	rm -f $@ && ar rcs $@ $^
-$(BUILD)/tests/%_f64: tests/%_f64.c $(BUILD)/tests/libf64.a $(BUILD)/lib/libpenstock.so
+$(BUILD)/tests/%_f64: $(BUILD)/obj-f64/tests/%_f64.o $(BUILD)/tests/libf64.a $(BUILD)/lib/libpenstock.so
 	$(begin)
-	$(CC) $(ALL_CFLAGS) -DPST_REAL=double -MF $@.d -o $@ $< $(BUILD)/tests/libf64.a $(ALL_LDFLAGS) \
+	$(CC) -o $@ $< $(BUILD)/tests/libf64.a $(ALL_LDFLAGS) \
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock -lgomp -lxxhash -ljansson -lm -lcmocka
 
 # Programs that run in the guest.
