@@ -66,9 +66,9 @@ def the_depth_comes_from_the_drives():
                                     (dict(preset="980pro", ssds=3, dilate=50), 1362, 681), (dict(), 128, 0),
                                     (dict(preset="980pro", depth=16), 16, 227),
                                     (dict(emulated=json.dumps({"iops": 1e6, "latency_us": 200})), 400, 200)):
-            io = train(p, *settings(backend="emulated", **case)).report["io"]
+            io = train(p, *settings(backend="emulated", **case), "--batches", 1).report["io"]
             assert io["depth"] == depth and io["depth_needed"] == needed and io["depth_from"], (case, io)
-        io = train(p, *settings(backend="file")).report["io"]
+        io = train(p, *settings(backend="file"), "--batches", 1).report["io"]
         assert (io["depth"], io["depth_needed"], io["depth_from"]) == (128, 0, "the default for files"), io
 
 
