@@ -12,7 +12,7 @@ import numpy as np
 from harness import *
 from importing import *
 
-EDGES, VERTICES = 1_000_000 if SAN else 1_500_000, 20_000
+EDGES, VERTICES = 1_000_000, 20_000
 PHASES = ("reading", "sorting", "done", "features")
 NAMED_EDGES = 400_000  # with more names than 12 MiB hold
 NAME_STEPS = 4         # adding, finding, numbering, giving (common/store/names/names.h)
