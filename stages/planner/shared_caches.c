@@ -1,6 +1,7 @@
 /* shared_caches.c: plans the caches that replicas of the sampler have for one another. */
 #include "stages/planner/shared_caches.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +262,7 @@ pst_rc pst_planner_shared_report(const struct pst_planner_shared *s, struct pst_
                                  uint64_t row_bytes)
 {
     const struct pst_legion *l = &s->legion;
-    const double lines_of_row = (double)((row_bytes + s->line_bytes - 1) / s->line_bytes);
+    const double lines_of_row = ceil((double)row_bytes / s->line_bytes);
     double lines = 0, missed = 0;
     pst_rc rc = PST_OK;
     for (int r = 0; r < s->replicas && rc == PST_OK; r++) {

@@ -272,19 +272,20 @@ pst_rc pst_sampling_resident_report(const struct pst_sampling_resident *r, struc
     const struct pst_sampling_resident_counts *c = &r->count;
     const uint64_t missed = c->rows_host + c->rows_disk,
                    lines_of_row = (stride + (uint64_t)r->line_bytes - 1) / (uint64_t)r->line_bytes;
+    const uint64_t transactions = c->lines_host + missed * lines_of_row;
     uint64_t rows = 0, edges = 0;
     for (int k = 1; k < r->members; k++) {
         rows += c->rows[k];
         edges += c->edges[k];
     }
-    const pst_rc rc = pst_report(
-        self, "shared_caches",
-        "{\"rows_local\": %llu, \"rows_peer\": %llu, \"rows_host\": %llu, \"rows_disk\": %llu, "
-        "\"edges_local\": %llu, \"edges_peer\": %llu, \"edges_host\": %llu, \"lines_host\": %llu, "
-        "\"transactions\": %llu}",
-        (unsigned long long)c->rows[0], (unsigned long long)rows, (unsigned long long)c->rows_host,
-        (unsigned long long)c->rows_disk, (unsigned long long)c->edges[0], (unsigned long long)edges,
-        (unsigned long long)c->edges_host, (unsigned long long)c->lines_host,
-        (unsigned long long)(c->lines_host + missed * lines_of_row));
+    const pst_rc rc =
+        pst_report(self, "shared_caches",
+                   "{\"rows_local\": %llu, \"rows_peer\": %llu, \"rows_host\": %llu, \"rows_disk\": %llu, "
+                   "\"edges_local\": %llu, \"edges_peer\": %llu, \"edges_host\": %llu, \"lines_host\": %llu, "
+                   "\"transactions\": %llu}",
+                   (unsigned long long)c->rows[0], (unsigned long long)rows, (unsigned long long)c->rows_host,
+                   (unsigned long long)c->rows_disk, (unsigned long long)c->edges[0],
+                   (unsigned long long)edges, (unsigned long long)c->edges_host,
+                   (unsigned long long)c->lines_host, (unsigned long long)transactions);
     return rc == PST_OK ? report_members(r, self) : rc;
 }
