@@ -64,13 +64,62 @@ static void setup(struct fixture *f)
 
 static void teardown(struct fixture *f)
 {
-    static const char *const names[] = {"plan.json", "cache.npy", "lists.npy", "hotness.npy"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {"plan.json",       "cache.npy",        "lists.npy", "hotness.npy",
+                                        "shared_rows.npy", "shared_lists.npy", "owners.npy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[256];
         (void)snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
         (void)unlink(path);
     }
     assert_int_equal(rmdir(f->dir), 0); /* nothing else is left there */
+}
+
+/* Caches of three replicas in two cliques, with and without seeds of their own. */
+static void shared_caches_come_back(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int64_t rows[] = {1, 5, 7, 2, 5}, lists[] = {0, 99};
+    int8_t owner[VERTICES];
+    setup(&f);
+    for (int v = 0; v < VERTICES; v++)
+        owner[v] = (int8_t)(v % 4 - 1);
+    f.plan.caches = (struct pst_plan_caches){.replicas = 3,
+                                             .group = {0, 0, 1},
+                                             .rows = {.n = 5, .ids = rows},
+                                             .lists = {.n = 2, .ids = lists},
+                                             .rows_begin = {0, 3, 3, 5},
+                                             .lists_begin = {0, 1, 1, 2},
+                                             .line_bytes = 64};
+    for (int owned = 0; owned < 2; owned++) {
+        struct pst_plan back;
+        f.plan.caches.owner = owned ? owner : NULL;
+        assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
+        assert_int_equal(pst_plan_read(&back, f.path), PST_OK);
+        const struct pst_plan_caches *c = &back.caches;
+        assert_int_equal(c->replicas, 3);
+        assert_int_equal(c->line_bytes, 64);
+        assert_memory_equal(c->group, f.plan.caches.group, 3 * sizeof c->group[0]);
+        assert_memory_equal(c->rows_begin, f.plan.caches.rows_begin, 4 * sizeof c->rows_begin[0]);
+        assert_memory_equal(c->lists_begin, f.plan.caches.lists_begin, 4 * sizeof c->lists_begin[0]);
+        assert_memory_equal(c->rows.ids, rows, sizeof rows);
+        assert_memory_equal(c->lists.ids, lists, sizeof lists);
+        assert_true((c->owner != NULL) == owned);
+        if (owned)
+            assert_memory_equal(c->owner, owner, sizeof owner);
+        pst_plan_release(&back);
+    }
+    owner[3] = 3; /* there is no such replica */
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
+    struct pst_plan back;
+    assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "entry 3 is replica 3"));
+    f.plan.caches.rows_begin[3] = 4; /* counts that do not add up */
+    owner[3] = 2;
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
+    assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "rows_of"));
+    teardown(&f);
 }
 
 static void what_is_written_is_read(void **state)
@@ -400,11 +449,11 @@ static void predictions_are_not_an_oracles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),        cmocka_unit_test(arrays_are_arrays),
-        cmocka_unit_test(damaged_plans_are_refused),      cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(differences_are_named),          cmocka_unit_test(a_plan_needs_a_place),
-        cmocka_unit_test(the_hottest_are_chosen),         cmocka_unit_test(a_choice_is_a_sort),
-        cmocka_unit_test(predictions_are_not_an_oracles),
+        cmocka_unit_test(shared_caches_come_back),   cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(arrays_are_arrays),         cmocka_unit_test(damaged_plans_are_refused),
+        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(differences_are_named),
+        cmocka_unit_test(a_plan_needs_a_place),      cmocka_unit_test(the_hottest_are_chosen),
+        cmocka_unit_test(a_choice_is_a_sort),        cmocka_unit_test(predictions_are_not_an_oracles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

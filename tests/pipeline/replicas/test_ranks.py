@@ -67,6 +67,43 @@ def a_stopped_rank_stops_all():
             assert outcome(run_ranks(p, 2, 1, "--epochs", 4, "--resume", run.run_dir).report) == one, (rank, stopped)
 
 
+def sockets_of(pid):
+    """The inodes of a process's sockets."""
+    links = [os.readlink(path) for path in glob.glob(f"/proc/{pid}/fd/*") if os.path.islink(path)]
+    return {link[len("socket:["):-1] for link in links if link.startswith("socket:[")}
+
+
+@test
+def no_socket_of_ours_leaves_a_host():
+    """Every process but the one that MPI has uses only sockets of the Unix domain."""
+    check_mpi()
+    with Place() as p:
+        run = start_ranks(p, 2, 1, *SLOW, "--epochs", 1_000_000)
+        wait_for(lambda: has_checkpoint(run.run_dir))
+        for rank in range(2):
+            found = processes_of(run.run_dir, rank)
+            assert {"supervisor", "planner", "sampler.0", "disk.0", "trainer.0", "memory-cpu:0", "ranks"} >= set(found) >= {
+                "supervisor", "sampler.0", "trainer.0", "ranks"}, found
+            for name, pid in found.items():
+                inodes = sockets_of(pid)
+                with open(f"/proc/{pid}/net/unix") as f:
+                    local = {line.split()[6] for line in f.readlines()[1:]}
+                assert inodes and (name == "ranks" or inodes <= local), (rank, name, inodes - local)
+        os.kill(processes_of(run.run_dir, 0)["supervisor"], signal.SIGTERM)
+        assert run.wait(60).code == 143
+        wait_for(lambda: not leftovers(), 5)
+
+
+@test
+def caches_are_not_shared_among_ranks():
+    check_mpi()
+    with Place() as p:
+        run = run_ranks(p, 2, 1, "--set", "stages.planner.params.policy=legion", "--set", "stages.planner.params.gpu_cache=64KiB",
+                        code=None)
+        assert run.code != 0 and "the plan has caches for 1 replicas of the sampler" in run.err, run
+        no_leftovers()
+
+
 @test
 def ranks_that_differ_refuse_to_start():
     check_mpi()
