@@ -115,8 +115,8 @@ BENCHES = {
                    programs=("embed.c",)),
     # edges: of a batch; train: of the dataset
     "embed-epoch": Bench(embeddings.embed_epoch,
-                         dict(pairs=3, graph="fb15k_237", train=272115, vertices=14541, edges=10000, chunks=10, negatives=1000, dim=400, epochs=3, turns=3),
-                         dict(pairs=1, graph=None, train=2000, vertices=300, edges=500, chunks=5, negatives=50, dim=32, epochs=3, turns=1),
+                         dict(pairs=3, graph="fb15k_237", train=272115, vertices=14541, edges=10000, chunks=10, negatives=1000, dim=400, epochs=2, turns=3),
+                         dict(pairs=1, graph=None, train=2000, vertices=300, edges=500, chunks=5, negatives=50, dim=32, epochs=2, turns=1),
                          programs=("embed.c",)),
     "ranks": Bench(embeddings.ranks, dict(pairs=7, vertices=14541, queries=2000, dims=(50, 100, 200, 400), blocks=(1, 8, 32)),
                    dict(pairs=1, vertices=300, queries=50, dims=(32,), blocks=(2,)), programs=("ranks.c",)),
