@@ -88,6 +88,19 @@ static int64_t edges_at_once(const struct pst_evaluation *e)
     return fit > GROUP ? fit : GROUP;
 }
 
+void pst_evaluation_warn(const struct pst_dataset *ds, struct pst_stage *stage)
+{
+    const struct pst_array *edges;
+    for (int part = PST_VAL; part <= PST_TEST; part++) {
+        const char *name = pst_dataset_part_name(part);
+        if (pst_dataset_edges(ds, part, &edges, NULL) != PST_OK)
+            pst_warn(stage,
+                     "the dataset %s has neither triples_%s.npy nor edges_%s.npy with edges, so the report "
+                     "has no %s_mrr",
+                     ds->dir, name, name, name);
+    }
+}
+
 pst_rc pst_evaluation_open(struct pst_evaluation *e, int threads)
 {
     pst_rc rc = list_known(e);

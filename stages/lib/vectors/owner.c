@@ -452,6 +452,7 @@ static pst_rc load_partition(void *arg, int partition)
 
 static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
 {
+    pst_evaluation_warn(&s->ds, s->stage);
     s->evaluation = (struct pst_evaluation){.ds = &s->ds,
                                             .plan = &s->plan,
                                             .tie = s->tie,

@@ -87,6 +87,31 @@ def typed_graphs_train_if_they_have_edges_to_predict():
             command("check", MARIUS, "--dataset", data)
 
 
+def without(data, part):
+    """The dataset loses the edges of a part."""
+    path = os.path.join(data, "dataset.json")
+    with open(path) as f:
+        manifest = json.load(f)
+    del manifest["arrays"]["triples_" + part]
+    with open(path, "w") as f:
+        json.dump(manifest, f)
+
+
+@test
+def parts_without_edges_are_warned_of():
+    with Place() as p:
+        data = knowledge_graph(p)
+        p.run(MARIUS, *settings(2), "--epochs", 1, data=data)
+        missing = lambda part: f"the dataset {data} has neither triples_{part}.npy nor edges_{part}.npy with edges, so the report has no {part}_mrr"
+        for parts in (("val",), ("val", "test")):
+            without(data, parts[-1])
+            r = p.run(MARIUS, *settings(2), "--epochs", 1, "--set", "stages.store.params.evaluate=epochs", data=data)
+            assert [w["text"] for w in r.report["warnings"]] == [missing(part) for part in parts], r.report["warnings"]
+            assert all(missing(part) in r.err for part in parts), r.err
+            assert not any(f"{part}_mrr" in r.report for part in parts), r.report
+        assert p.run(MARIUS, *settings(2), "--epochs", 1, "--set", "stages.store.params.evaluate=never", data=data).report["warnings"] == []
+
+
 @test
 def partitions_that_do_not_fit_are_told_before_the_start():
     with Place() as p:
