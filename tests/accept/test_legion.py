@@ -4,6 +4,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pipeline"))
+import numpy as np
 from harness import *
 
 MACHINES = {"quads": "dgx-v100", "pairs": "siton", "one clique": "dgx-a100"}
@@ -129,6 +130,28 @@ def cut_of_sampled_edges():
                   f"hit rate {r['hit_rate']:.3f}")
             assert abs(part["edges_sampled"] - share) <= .02
             assert part["cut_edges"] < .25 * edges, part
+
+
+@test
+def a_large_graph_is_partitioned_in_2_gib():
+    """10^8 edges in a memory cgroup of 2 GiB: METIS gets as many edges as fit (section 6.6)."""
+    from cgroup import Unavailable, memory_limit
+    vertices, edges, limit = 1 << 21, 100_000_000, 2 << 30
+    with Place() as p:
+        data, out = p.path("large"), p.path("parts.npy")
+        command("gen", "rmat", data, "--vertices", vertices, "--edges", edges, "--features", 1, "--classes", 2, "--seed", 1, "--quiet")
+        try:
+            with memory_limit(limit) as group:
+                done = subprocess.run([PENSTOCK, "partition", data, "--parts", "4", "--out", out, "--memory", str(limit)],
+                                      capture_output=True, text=True, preexec_fn=group.enter, timeout=3000)
+                assert done.returncode == 0 and group.kills() == 0, done
+                print(f"# {done.stdout.splitlines()[-1]}; the cgroup's peak: {(group.peak_bytes() or 0) >> 20} MiB")
+        except Unavailable as why:
+            raise Skip(str(why)) from why
+        parts = np.load(out)
+        assert parts.dtype == np.int8 and len(parts) == vertices
+        sizes = np.bincount(parts, minlength=4)
+        assert len(sizes) == 4 and sizes.max() <= 1.05 * vertices / 4, sizes
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """penstock caches: which device of a machine caches what, on a small generated graph."""
+import numpy as np
 from harness import *
 
 MACHINES = os.path.join(ROOT, "pipelines", "machines")
@@ -139,6 +140,35 @@ def mistakes_are_told():
                 ((w.path("none"), *machine, *rows), "dataset.json"),
                 ((*machine, *rows), "expected one dataset")):
             r = command("caches", *words, code=None)
+            assert r.returncode == 2 and told in r.stderr, (words, r)
+
+
+@test
+def parts_have_few_edges_between_them():
+    """penstock partition --parts: balanced, repeatable, better than chance, and within the memory that it may have."""
+    with World() as w:
+        out, again, few = (w.path(name + ".npy") for name in ("parts", "again", "few"))
+        text = command("partition", w.graph, "--parts", 3, "--out", out).stdout
+        assert "METIS got 100.0 % of the edges" in text and text.count(" training vertices") == 3, text
+        command("partition", w.graph, "--parts", 3, "--out", again)
+        parts = np.load(out)
+        assert parts.dtype == np.int8 and np.array_equal(parts, np.load(again))
+        train = np.load(os.path.join(w.graph, "train.npy"))
+        for sizes in (np.bincount(parts, minlength=3), np.bincount(parts[train], minlength=3)):
+            assert len(sizes) == 3 and sizes.max() <= 1.05 * sizes.sum() / 3, sizes
+        indptr, indices = (np.load(os.path.join(w.graph, name + ".npy")) for name in ("indptr", "indices"))
+        to = np.repeat(np.arange(VERTICES), np.diff(indptr))
+        cut = int((parts[indices] != parts[to]).sum())
+        assert f"{cut} of {len(indices)} edges lie between parts" in text and cut < len(indices) / 3, (cut, len(indices), text)
+        text = command("partition", w.graph, "--parts", 3, "--out", few, "--memory", "36M").stdout
+        sampled = float(text.split("METIS got ")[1].split(" ")[0])
+        assert 10 < sampled < 100, text
+        for words, told in (
+                ((w.graph, "--parts", 3), "expected the options --partitions and --out, or --parts and --out"),
+                ((w.graph, "--parts", 3, "--partitions", 3, "--out", out), "or --parts and --out"),
+                ((w.graph, "--parts", 65, "--out", out), "--parts: expected an integer from 1 to 64"),
+                ((w.graph, "--parts", 3, "--out", out, "--memory", "1M"), "bytes are too few for a graph of 6000 vertices")):
+            r = command("partition", *words, code=None)
             assert r.returncode == 2 and told in r.stderr, (words, r)
 
 

@@ -9,29 +9,36 @@
 #include "common/util/memory.h"
 #include "common/util/progress.h"
 #include "stages/lib/parts/buckets.h"
+#include "tools/penstock/caches/graph_parts.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
 static const char usage[] =
     "usage: penstock partition DATASET --partitions P --out FILE [OPTION]...\n"
     "       penstock partition --check FILE\n"
+    "       penstock partition DATASET --parts K --out FILE.npy [--memory BYTES] [--seed N]\n"
     "Assigns the dataset's vertices to P equal partitions, and sorts the training edges into P x P buckets: "
     "the\n"
     "partition of the source, and that of the destination. Training then needs the embeddings of two "
     "partitions at\n"
-    "a time. FILE is in the safetensors format.\n\n"
+    "a time. FILE is in the safetensors format.\n"
+    "With --parts, METIS divides the vertices into K parts with few edges between them, of equally many "
+    "vertices and\n"
+    "equally many training vertices. FILE.npy gets the part of each vertex (int8).\n\n"
     "  --partitions P   1 to 256\n"
+    "  --parts K        1 to 64\n"
     "  --out FILE       write the buckets to FILE, which is replaced if it exists\n"
     "  --assign HOW     random (default): vertices are shuffled; id: neighbouring ids share a partition\n"
     "  --seed N         of the shuffle (default 0)\n"
     "  --memory BYTES   for edges on their way to the file, with K, M, G or T (default: half of what is "
-    "free)\n"
+    "free). With\n"
+    "                   --parts: METIS gets a sample of the edges if all of them need more\n"
     "  --quiet          show no progress line\n"
     "  --check FILE     read a file of buckets, compare its checksum and describe it\n\n"
     "Exit codes: 0 done; 1 failed; 2 the input is wrong.\n";
 
 struct partition_args {
-    int64_t partitions, seed;
+    int64_t partitions, parts, seed;
     int assign;
     uint64_t memory_bytes;
     const char *dataset, *out, *check;
@@ -90,12 +97,13 @@ static pst_rc partition(const struct partition_args *args)
 
 /* ---- options ---------------------------------------------------------------------------------------- */
 
-enum option_code { PARTITIONS = 1000, OUT, ASSIGN, SEED, MEMORY, QUIET, CHECK };
+enum option_code { PARTITIONS = 1000, PARTS, OUT, ASSIGN, SEED, MEMORY, QUIET, CHECK };
 
 static pst_rc take_option(struct partition_args *args, int code, const char *text)
 {
     switch (code) {
     case PARTITIONS: return option_int("--partitions", text, 1, PST_PARTS_MAX, &args->partitions);
+    case PARTS: return option_int("--parts", text, 1, 64, &args->parts);
     case OUT: args->out = text; return PST_OK;
     case ASSIGN:
         args->assign = pst_parts_assign_of(text);
@@ -119,8 +127,8 @@ static pst_rc settle(struct partition_args *args, int argc, char **argv)
     if (argc - optind != 1)
         return pst_fail(PST_E_ARG, "expected one dataset as argument, found %d arguments", argc - optind);
     args->dataset = argv[optind];
-    if (args->partitions == 0 || args->out == NULL)
-        return pst_fail(PST_E_ARG, "expected the options --partitions and --out");
+    if ((args->partitions == 0) == (args->parts == 0) || args->out == NULL)
+        return pst_fail(PST_E_ARG, "expected the options --partitions and --out, or --parts and --out");
     return PST_OK;
 }
 
@@ -128,6 +136,7 @@ static pst_rc settle(struct partition_args *args, int argc, char **argv)
 static int parse(int argc, char **argv, struct partition_args *args)
 {
     static const struct option options[] = {{"partitions", required_argument, NULL, PARTITIONS},
+                                            {"parts", required_argument, NULL, PARTS},
                                             {"out", required_argument, NULL, OUT},
                                             {"assign", required_argument, NULL, ASSIGN},
                                             {"seed", required_argument, NULL, SEED},
@@ -162,5 +171,12 @@ int cmd_partition(int argc, char **argv)
         return end - 1;
     if (args.memory_bytes == 0)
         args.memory_bytes = pst_memory_default();
+    const struct graph_parts parts = {.dataset = args.dataset,
+                                      .out = args.out,
+                                      .parts = args.parts,
+                                      .seed = args.seed,
+                                      .memory_bytes = args.memory_bytes};
+    if (args.parts > 0)
+        return command_result("partition", graph_parts_write(&parts));
     return command_result("partition", args.check != NULL ? check_file(args.check) : partition(&args));
 }
