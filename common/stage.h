@@ -25,7 +25,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_STAGE_ABI 3
+#define PST_STAGE_ABI 4
 #define PST_REPLICAS_MAX 16 /* of one stage: as many as a pipeline can name devices of a kind */
 
 struct pst_stage; /* one running instance of a stage; its host owns it */
@@ -182,6 +182,7 @@ struct pst_param_desc {
     const char *equals;
     const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
     const char *only_if;   /* "PARAM=VALUE|VALUE": unless true, the default; of NAMED_INTS, a list (README) */
+    const char *choice_if; /* ENUM: "CHOICE if PARAM=VALUE|VALUE": unless true, another choice (README) */
     const char *help;
     bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
     bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */

@@ -76,6 +76,26 @@ static void check_names(struct pst_pipeline_loading *ld, const struct pst_pipeli
                        param->name, param->only_if, param->name);
 }
 
+/* A choice that is not possible with the other parameters. A stage that lacks these decides when it opens. */
+static void check_choice(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                         const struct pst_param_desc *param, const json_t *own, const char *path)
+{
+    const struct pst_stage_desc *desc = stage->caps.desc;
+    const char *value = json_string_value(json_object_get(stage->params, param->name));
+    char at[PST_JSON_PATH_MAX], choice[PST_NAME_MAX], name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    const char *condition = param->choice_if ? pst_desc_choice_if(param, choice) : NULL, *next = condition;
+    if (!condition || !value || strcmp(value, choice) != 0 || pst_condition_holds(condition, stage->params) ||
+        file_decides(desc, stage->params, condition))
+        return;
+    while (pst_condition_next(&next, name, values))
+        if (!pst_desc_param(desc, name))
+            return;
+    const bool shared = !json_object_get(own, param->name);
+    (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
+    pst_pipeline_error(ld, at, "%s can be %s only if %s: fulfil this condition, or choose another %s",
+                       param->name, choice, condition, param->name);
+}
+
 /* A value that would have no effect. A resolved pipeline has all defaults, so these are accepted. */
 static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
                        const struct pst_param_desc *param, const json_t *own, const char *path)
@@ -151,6 +171,7 @@ static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_sta
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         check_needed(ld, stage, p, path);
         check_used(ld, stage, p, own, path);
+        check_choice(ld, stage, p, own, path);
     }
     check_param_keys(ld, stage, own, path, names, n);
 }

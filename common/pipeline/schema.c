@@ -173,12 +173,26 @@ static void add_only_if(json_t *rules, const struct pst_param_desc *p)
                                                      json_loads(p->def, JSON_DECODE_ANY, NULL)));
 }
 
+/* {"if": the stage's own value of another parameter excludes a choice of this one, "then": it has another}.
+ */
+static void add_choice_if(json_t *rules, const struct pst_param_desc *p)
+{
+    char choice[PST_NAME_MAX], name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    for (const char *at = p->choice_if ? pst_desc_choice_if(p, choice) : NULL;
+         at && pst_condition_next(&at, name, values);)
+        (void)json_array_append_new(
+            rules, json_pack("{s{s{s{s{s[{so}{ssss}]}}} s[s]} s{s{s{s{ss}}}}}", "if", "properties", name,
+                             "not", "anyOf", "enum", condition_values(values), "type", "string", "pattern",
+                             "/", "required", name, "then", "properties", p->name, "not", "const", choice));
+}
+
 static json_t *params_of(const struct pst_stage_desc *desc)
 {
     json_t *members = json_object(), *rules = json_array();
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
         (void)json_object_set_new(members, p->name, pst_pipeline_param_schema(p));
         add_only_if(rules, p);
+        add_choice_if(rules, p);
     }
     json_t *j = closed(members, desc->help);
     if (json_array_size(rules) > 0)

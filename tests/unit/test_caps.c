@@ -235,6 +235,7 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].alone = true, "only a parameter with needed_if can have alone = true");
     PARAMS_REFUSED(params[0].counted = 1, "counted is 1: expected 1 + the index of a choice");
     PARAMS_REFUSED(params[0].only_if = "nothing=1", "only_if: \"nothing=1\": unknown parameter nothing");
+    PARAMS_REFUSED(params[0].choice_if = "a if n=1", "choice_if: expected \"CHOICE if CONDITION\"");
     PARAMS_REFUSED((params[0].only_if = "n=1", params[0].def = NULL),
                    "a parameter with only_if must have a default");
     PARAMS_REFUSED((params[0].type = PST_PARAM_ENUM, params[0].def = NULL), "no choices");

@@ -66,6 +66,16 @@ bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PS
     return index >= 0;
 }
 
+const char *pst_desc_choice_if(const struct pst_param_desc *param, char word[PST_NAME_MAX])
+{
+    static const char by[] = " if ";
+    const char *condition = strstr(param->choice_if, by);
+    if (!condition || condition - param->choice_if >= PST_NAME_MAX || !param->choices)
+        return NULL;
+    (void)snprintf(word, PST_NAME_MAX, "%.*s", (int)(condition - param->choice_if), param->choice_if);
+    return pst_desc_list_has(param->choices, '|', word) ? condition + strlen(by) : NULL;
+}
+
 bool pst_desc_forwards(const struct pst_port_desc *out, const char *in)
 {
     return pst_desc_list_has(out->forwards, ',', in);
@@ -242,6 +252,11 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->only_if && !param->def)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);
+    if (param->choice_if && !pst_desc_choice_if(param, choice))
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: parameter %s: choice_if: expected \"CHOICE if CONDITION\" with one of the choices", file,
+            param->name);
     if (param->path > PST_PATH_MACHINE || (param->path && param->type != PST_PARAM_STRING))
         return pst_fail(
             PST_E_FORMAT,

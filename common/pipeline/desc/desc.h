@@ -25,6 +25,8 @@ PST_API const char *pst_desc_list_next(const char *list, char separator, char wo
 
 /* Copies choice `index` of an ENUM parameter to `word`. False: there is none. */
 bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PST_NAME_MAX]);
+/* Copies the choice of choice_if to `word`, and returns the condition. NULL: it is none of the choices. */
+const char *pst_desc_choice_if(const struct pst_param_desc *param, char word[PST_NAME_MAX]);
 
 /* "STAGE needs what `equals` of a parameter says" in parts: the input, the other parameter, and whether the
  * number of its elements is meant. mine and theirs, unless empty: the parameters need not be equal, but if
