@@ -9,7 +9,7 @@
 
 #include "common/slots/extent.h"
 
-#define PST_REQUEST_ARRAYS_MAX 32 /* array numbers are below this */
+#define PST_REQUEST_ARRAYS_MAX 40 /* array numbers are below this */
 /* The features of the k-th type of vertices of a dataset with types (k below PST_ROWS_TYPES_MAX). */
 #define PST_REQUEST_OF_TYPE(k) (PST_REQUEST_ARRAYS_MAX - 1 - (k))
 #define PST_REQUEST_FILES_MAX 64 /* files of all these arrays */

@@ -29,7 +29,9 @@ enum pst_array_id {
     PST_ARRAY_MULTILABELS,
     PST_ARRAY_EDGE_WEIGHTS, /* since version 7 */
     PST_ARRAY_TARGETS,      /* since version 8 */
-    PST_ARRAY_COUNT         /* the number of arrays */
+    PST_ARRAY_EDGE_TIMES,   /* since version 9 */
+    PST_ARRAY_VERTEX_TIMES,
+    PST_ARRAY_COUNT /* the number of arrays */
 };
 
 #endif

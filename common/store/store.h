@@ -98,6 +98,8 @@ struct pst_dataset {
     struct pst_array multilabels;    /* uint8 (vertices, tasks): 0, 1 or 255 (unknown); or path empty */
     struct pst_array targets; /* float32 (vertices) or (vertices, columns): NaN: not known; or path empty */
     struct pst_array edge_weights; /* float32 (edges): of each entry of indices, at least 0; or path empty */
+    struct pst_array edge_times;   /* int32 (edges): of each entry of indices, at least 0; or path empty */
+    struct pst_array vertex_times; /* int32 (vertices), at least 0; or path empty */
     int vertex_types;              /* 0: all vertices are of one type, and so are all edges */
     struct pst_vertex_type *vertex_type;
     int edge_types; /* equal to relations; edge_relation has the type of each edge */

@@ -1,5 +1,5 @@
 /* csc_builder.c: edges to the sorter, and from it, by rising target, to indptr, indices and what edges have
- * beside: relations or weights. */
+ * beside: relations, weights or times. */
 #include "common/store/build/csc_builder.h"
 
 #include <inttypes.h>
@@ -133,7 +133,7 @@ pst_rc pst_csc_builder_checkpoint(struct pst_csc_builder *c, json_t *state, enum
 static pst_rc begin(struct pst_csc_builder *c)
 {
     const struct pst_csc_builder_spec *spec = &c->spec;
-    assert(!spec->relations || !spec->weights);
+    assert(spec->relations + spec->weights + spec->times <= 1);
     if (spec->memory_bytes < PST_CSC_BUILDER_MEMORY_MIN)
         return pst_fail(PST_E_LIMIT,
                         "--memory: sorting edges needs at least %u bytes, but only %" PRIu64

@@ -28,6 +28,8 @@ struct pst_csc_builder_spec {
     bool relations; /* each edge has one; edges of different relations are not duplicates */
     bool weights;   /* each edge has one (pst_csc_builder_weight); not with relations. A deduplicated edge has
                        the sum of its duplicates' weights, smallest first, in double precision */
+    bool times;     /* each edge has one, at least 0; without relations and weights. Edges of different times
+                       are not duplicates */
     float loop_weight; /* of loops that are added; 0 or more */
     enum pst_csc_builder_self_loops self_loops;
     uint64_t memory_bytes;
@@ -61,14 +63,15 @@ static inline bool pst_csc_builder_weight(double x, int32_t *bits)
     return x >= 0 && weight <= FLT_MAX;
 }
 
-/* Adds n <= PST_CSC_BUILDER_EDGE_BLOCK edges. The caller has checked that ids are 0 or more. tag: relations
- * or weights, as the spec says; NULL if edges have neither. Equal edges of any order give equal sums. */
+/* Adds n <= PST_CSC_BUILDER_EDGE_BLOCK edges. The caller has checked that ids are 0 or more. tag: relations,
+ * weights or times, as the spec says; NULL if edges have none of them. Equal edges of any order give equal
+ * sums. */
 PST_API PST_MUST_USE pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source,
                                                 const int64_t *target, const int32_t *tag, int64_t n);
 
-/* Writes indptr, indices and, if edges have them, relations or edge_weights; notes vertices and edges in the
- * manifest. vertices is more than every id (or every rank). Fails: PST_E_FORMAT if a sum of weights is larger
- * than a float32 can be. */
+/* Writes indptr, indices and, if edges have them, relations, edge_weights or edge_times; notes vertices and
+ * edges in the manifest. vertices is more than every id (or every rank). Fails: PST_E_FORMAT if a sum of
+ * weights is larger than a float32 can be. */
 PST_API PST_MUST_USE pst_rc pst_csc_builder_finish(struct pst_csc_builder *c, int64_t vertices,
                                                    struct pst_progress *progress);
 PST_API void pst_csc_builder_free(struct pst_csc_builder *c);

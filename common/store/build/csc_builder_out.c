@@ -1,4 +1,4 @@
-/* csc_builder_out.c: writes indptr, indices and relations or weights. */
+/* csc_builder_out.c: writes indptr, indices and relations, weights or times. */
 #include "common/store/build/csc_builder_out.h"
 
 #include <inttypes.h>

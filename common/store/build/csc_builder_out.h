@@ -1,5 +1,5 @@
-/* csc_builder_out.h: writes a topology: indptr, indices and what edges have beside (relations or weights),
- * from edges by rising target. Owner: csc_builder.c. Threads: one. */
+/* csc_builder_out.h: writes a topology: indptr, indices and what edges have beside (relations, weights or
+ * times), from edges by rising target. Owner: csc_builder.c. Threads: one. */
 #ifndef PST_CSC_BUILDER_OUT_H
 #define PST_CSC_BUILDER_OUT_H
 
@@ -28,12 +28,12 @@ struct pst_csc_builder_out {
 
 static inline bool pst_csc_builder_out_tagged(const struct pst_csc_builder_spec *spec)
 {
-    return spec->relations || spec->weights;
+    return spec->relations || spec->weights || spec->times;
 }
 
 static inline enum pst_array_id pst_csc_builder_out_tag_array(const struct pst_csc_builder_spec *spec)
 {
-    return spec->weights ? PST_ARRAY_EDGE_WEIGHTS : PST_ARRAY_RELATIONS;
+    return spec->weights ? PST_ARRAY_EDGE_WEIGHTS : spec->times ? PST_ARRAY_EDGE_TIMES : PST_ARRAY_RELATIONS;
 }
 
 /* Duplicates are summed as they are written: to the sorter they are different keys. */

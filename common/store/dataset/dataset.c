@@ -37,6 +37,8 @@ struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_ar
     case PST_ARRAY_MULTILABELS: return &ds->multilabels;
     case PST_ARRAY_EDGE_WEIGHTS: return &ds->edge_weights;
     case PST_ARRAY_TARGETS: return &ds->targets;
+    case PST_ARRAY_EDGE_TIMES: return &ds->edge_times;
+    case PST_ARRAY_VERTEX_TIMES: return &ds->vertex_times;
     default: return &ds->split[id - PST_ARRAY_TRAIN];
     }
 }

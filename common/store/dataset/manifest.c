@@ -18,7 +18,8 @@ static const char *const array_names[PST_ARRAY_COUNT] = {
     "indptr",     "indices",       "features",          "labels",         "train",        "val",
     "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
     "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
-    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights", "targets"};
+    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights", "targets",
+    "edge_times", "vertex_times"};
 static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
                                        "id_dtype",         "feature_dim", "classes",    "stride_bytes",
                                        "stripes",          "arrays",      "provenance", "relation_types",
@@ -162,6 +163,7 @@ static unsigned array_ids(int64_t version)
            : version < 3 ? PST_ARRAY_EDGES_TRAIN
            : version < 7 ? PST_ARRAY_EDGE_WEIGHTS
            : version < 8 ? PST_ARRAY_TARGETS
+           : version < 9 ? PST_ARRAY_EDGE_TIMES
                          : PST_ARRAY_COUNT;
 }
 
@@ -274,6 +276,8 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
     check_extra(m, PST_ARRAY_MULTILABELS, PST_U8, m->vertices, -1, problems);
     check_extra(m, PST_ARRAY_EDGE_WEIGHTS, PST_F32, m->edges, 1, problems);
     check_targets(m, problems);
+    check_extra(m, PST_ARRAY_EDGE_TIMES, PST_I32, m->edges, 1, problems);
+    check_extra(m, PST_ARRAY_VERTEX_TIMES, PST_I32, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
     check_extra(m, PST_ARRAY_NAMES, PST_U8, -1, 1, problems);
@@ -434,7 +438,8 @@ static int least_version(const struct pst_manifest *m)
             version = (int)pst_max_i64(version, i < PST_ARRAY_EDGES_TRAIN    ? 2
                                                 : i < PST_ARRAY_EDGE_WEIGHTS ? 3
                                                 : i < PST_ARRAY_TARGETS      ? 7
-                                                                             : 8);
+                                                : i < PST_ARRAY_EDGE_TIMES   ? 8
+                                                                             : 9);
     return version;
 }
 

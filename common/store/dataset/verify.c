@@ -187,6 +187,14 @@ static void check_weights(struct verify *v, const float *x, int64_t first, int64
                         v->path, first + i, (double)x[i]);
 }
 
+static void check_times(struct verify *v, const int32_t *x, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] < 0 && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": expected a time of at least 0, found %d",
+                        v->path, first + i, x[i]);
+}
+
 /* NaN: not known. */
 static void check_targets(struct verify *v, const float *x, int64_t first, int64_t n)
 {
@@ -226,6 +234,8 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_ARRAY_TARGETS:
         check_targets(v, x, first, n);
         return "checksum, every target finite or not known";
+    case PST_ARRAY_EDGE_TIMES:
+    case PST_ARRAY_VERTEX_TIMES: check_times(v, x, first, n); return "checksum, every time at least 0";
     case PST_ARRAY_IDS:
     case PST_ARRAY_NAMES:
     case PST_ARRAY_RELATION_NAMES: return "checksum";

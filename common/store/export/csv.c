@@ -358,9 +358,9 @@ static pst_rc csv_kept(struct pst_export_job *x, json_t *kept)
 pst_rc pst_export_csv(struct pst_export_job *x, const struct pst_array *rows)
 {
     const bool typed = x->ds->vertex_types > 0;
-    if (x->ds->edge_weights.map != NULL)
-        return pst_fail(PST_E_UNSUPPORTED, "%s has weights of edges, which csv cannot hold: use --format npy",
-                        x->ds->dir);
+    if (x->ds->edge_weights.map != NULL || x->ds->edge_times.map != NULL || x->ds->vertex_times.map != NULL)
+        return pst_fail(PST_E_UNSUPPORTED, "%s has %s, which csv cannot hold: use --format npy", x->ds->dir,
+                        x->ds->edge_weights.map != NULL ? "weights of edges" : "times");
     if (typed && (x->ds->names_at.map != NULL || x->ds->ids.map != NULL))
         return pst_fail(
             PST_E_UNSUPPORTED,

@@ -141,6 +141,30 @@ static void choose_edge_shape(struct pst_import_state *im)
     im->edges = im->shape == PST_EDGES_2XE ? a->shape[1] : a->shape[0];
 }
 
+/* Times belong to all edges of an array of edges, which have neither relations nor weights. */
+static void check_times(struct pst_import_state *im)
+{
+    const struct pst_import_spec *s = im->spec;
+    const struct pst_array *a = &im->src[PST_IMPORT_EDGE_TIMES];
+    const char *path = s->source[PST_IMPORT_EDGE_TIMES];
+    if (path[0] == '\0')
+        return;
+    if (s->feed != NULL || pst_table_is_one(path))
+        pst_problem(&im->problems, "%s: times of edges must be an .npy file beside edges in an array", path);
+    else if (im->shape == PST_EDGES_EX3 || s->source[PST_IMPORT_EDGE_WEIGHTS][0] != '\0')
+        pst_problem(&im->problems,
+                    "%s: the edges have %s, so they cannot have times: leave one of them out, for example "
+                    "with --edge-times none",
+                    path, im->shape == PST_EDGES_EX3 ? "relations" : "weights");
+    else if (a->map != NULL && a->shape[0] != im->edges)
+        pst_problem(&im->problems, "%s: expected a time for each of %" PRId64 " edges, found %" PRId64, path,
+                    im->edges, a->shape[0]);
+    if (s->self_loops == PST_LOOPS_ADD)
+        pst_problem(&im->problems,
+                    "--self-loops add: the edges have times, and nothing says when the loops came to be: "
+                    "leave the loops or the times out (--edge-times none)");
+}
+
 /* Weights belong to an array of edges, and to all of its edges. */
 static void check_weights(struct pst_import_state *im)
 {
@@ -183,6 +207,7 @@ void pst_import_open(struct pst_import_state *im)
     if (pst_import_has(im, PST_IMPORT_EDGES))
         choose_edge_shape(im);
     check_weights(im);
+    check_times(im);
     const bool csr[3] = {im->spec->source[PST_IMPORT_FEAT_INDPTR][0] != '\0',
                          im->spec->source[PST_IMPORT_FEAT_INDICES][0] != '\0',
                          im->spec->source[PST_IMPORT_FEAT_DATA][0] != '\0'};

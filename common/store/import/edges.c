@@ -21,8 +21,8 @@ struct edge_reader {
     int fd[2];
     void *raw[2];
     int64_t *source, *target;
-    int32_t *tag; /* relations or weights */
-    int64_t bad, bad_weights;
+    int32_t *tag; /* relations, weights or times */
+    int64_t bad, bad_tags;
 };
 
 static pst_rc open_reader(struct edge_reader *r, const struct pst_import_edge_array *e)
@@ -97,9 +97,24 @@ static void take_weights(struct edge_reader *r, int64_t first, int64_t n, struct
     const struct pst_array *w = r->e->weights;
     for (int64_t i = 0; i < n; i++) {
         const double x = pst_import_number_at(w, first + i);
-        if (!pst_csc_builder_weight(x, &r->tag[i]) && ++r->bad_weights <= PST_IMPORT_TOLD_MAX)
+        if (!pst_csc_builder_weight(x, &r->tag[i]) && ++r->bad_tags <= PST_IMPORT_TOLD_MAX)
             pst_problem(problems, "%s: weight of edge %" PRId64 ": expected a number from 0 to %g, found %g",
                         w->path, first + i, (double)FLT_MAX, x);
+    }
+}
+
+/* Times of a block. */
+static void take_times(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
+{
+    const struct pst_array *t = r->e->times;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t time = pst_import_int_at(t, first + i);
+        if ((time < 0 || time > INT32_MAX) && ++r->bad_tags <= PST_IMPORT_TOLD_MAX)
+            pst_problem(problems,
+                        "%s: time of edge %" PRId64 ": expected 0 to %d, found %" PRId64
+                        ": subtract the first time, or count in larger units",
+                        t->path, first + i, INT32_MAX, time);
+        r->tag[i] = (int32_t)time;
     }
 }
 
@@ -132,6 +147,8 @@ static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct
         take_relations(r, first, n, problems);
     else if (e->weights != NULL)
         take_weights(r, first, n, problems);
+    else if (e->times != NULL)
+        take_times(r, first, n, problems);
     return PST_OK;
 }
 
@@ -171,14 +188,15 @@ pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_imp
         if ((rc = read_block(&r, first, n, problems)) != PST_OK)
             break;
         check_block(&r, first, n, problems);
-        if (r.bad + r.bad_weights == 0) /* else there will be no dataset: the rest is only looked at */
-            rc = fn(ctx, r.source, r.target, e->relations > 0 || e->weights != NULL ? r.tag : NULL, n);
+        if (r.bad + r.bad_tags == 0) /* else there will be no dataset: the rest is only looked at */
+            rc = fn(ctx, r.source, r.target,
+                    e->relations > 0 || e->weights != NULL || e->times != NULL ? r.tag : NULL, n);
         if (rc == PST_OK)
             rc = pst_progress_add(progress, (uint64_t)n);
     }
     pst_import_tell_rest(problems, r.bad, e->a->path);
-    if (e->weights != NULL)
-        pst_import_tell_rest(problems, r.bad_weights, e->weights->path);
+    if (e->weights != NULL || e->times != NULL)
+        pst_import_tell_rest(problems, r.bad_tags, (e->weights != NULL ? e->weights : e->times)->path);
     close_reader(&r);
     return rc;
 }
@@ -256,7 +274,8 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
         .begin = counted.edges,
         .limit = {im->vertices, im->vertices},
         .relations = im->relations,
-        .weights = pst_import_has(im, PST_IMPORT_EDGE_WEIGHTS) ? &im->src[PST_IMPORT_EDGE_WEIGHTS] : NULL};
+        .weights = pst_import_has(im, PST_IMPORT_EDGE_WEIGHTS) ? &im->src[PST_IMPORT_EDGE_WEIGHTS] : NULL,
+        .times = pst_import_has(im, PST_IMPORT_EDGE_TIMES) ? &im->src[PST_IMPORT_EDGE_TIMES] : NULL};
     if (pst_csc_builder_phase(csc) != PST_CSC_BUILDER_READING)
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);

@@ -19,6 +19,7 @@ struct source_row {
 static const struct source_row sources[PST_IMPORT_SOURCES] = {
     [PST_IMPORT_EDGES] = {"--edges", "edges.npy", NULL},
     [PST_IMPORT_EDGE_WEIGHTS] = {"--edge-weights", "edge_weights.npy", "edge_weight.npy"},
+    [PST_IMPORT_EDGE_TIMES] = {"--edge-times", "edge_times.npy", "edge_time.npy"},
     [PST_IMPORT_FEATURES] = {"--features", "feat.npy", "features.npy"},
     [PST_IMPORT_FEAT_INDPTR] = {"--feat-indptr", "feat_indptr.npy", NULL},
     [PST_IMPORT_FEAT_INDICES] = {"--feat-indices", "feat_indices.npy", NULL},

@@ -62,6 +62,7 @@ static pst_rc write_topology(struct pst_import_state *im, struct pst_build *b,
                                               .relations = im->relations > 0,
                                               .weights =
                                                   s->weights || pst_import_has(im, PST_IMPORT_EDGE_WEIGHTS),
+                                              .times = pst_import_has(im, PST_IMPORT_EDGE_TIMES),
                                               .loop_weight = s->loop_weight > 0 ? (float)s->loop_weight : 0,
                                               .self_loops = s->self_loops,
                                               .memory_bytes = s->memory_bytes,

@@ -11,6 +11,7 @@ PST_BEGIN_DECLS
 enum pst_import_source_id {
     PST_IMPORT_EDGES, /* (2, E) or (E, 2), int32 or int64; the first is the source, the second the target */
     PST_IMPORT_EDGE_WEIGHTS, /* (E) numbers of 0 or more, one for each edge of the array of edges */
+    PST_IMPORT_EDGE_TIMES,   /* (E) integers of 0 or more that fit int32, likewise */
     PST_IMPORT_FEATURES,     /* (N, D) float32, float64 (made float32), float16 or bfloat16 */
     PST_IMPORT_FEAT_INDPTR,  /* or CSR: (N + 1) int32 or int64, */
     PST_IMPORT_FEAT_INDICES, /* (nnz) int32 or int64, */

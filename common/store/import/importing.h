@@ -118,16 +118,16 @@ struct pst_import_edge_array {
     int64_t limit[2];  /* which must be below this before; -1: any */
     int32_t relation;  /* of all, unless the array has a column of them */
     int64_t relations; /* how many there are; 0: edges have none */
-    const struct pst_array
-        *weights; /* mapped, one for each edge; NULL: edges have none. Not with relations */
+    const struct pst_array *weights,
+        *times; /* mapped, one for each edge; NULL: edges have none. One of these, or relations */
 };
 
-/* n <= PST_CSC_BUILDER_EDGE_BLOCK; tag: relations, or weights as pst_csc_builder_weight makes them; NULL if
- * edges have neither. */
+/* n <= PST_CSC_BUILDER_EDGE_BLOCK; tag: relations, weights as pst_csc_builder_weight makes them, or times;
+ * NULL if edges have none of them. */
 typedef pst_rc (*pst_import_edge_block_fn)(void *ctx, const int64_t *source, const int64_t *target,
                                            const int32_t *tag, int64_t n);
 
-/* Ids and weights out of range go to the list of problems, and nothing more is given on. */
+/* Ids, weights and times out of range go to the list of problems, and nothing more is given on. */
 PST_MUST_USE pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e,
                                                pst_import_edge_block_fn fn, void *ctx,
                                                struct pst_problems *problems, struct pst_progress *progress);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/import/importing.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -94,4 +95,20 @@ pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path)
         pst_edge_text_tell(&e, &job->result->warnings);
     pst_edge_text_release(&e);
     return rc;
+}
+
+pst_rc pst_import_job_check_taken(const struct pst_import_job *job, const char *format)
+{
+    const struct pst_array_entry *made = job->build->manifest.array;
+    const char *lost = NULL;
+    if (!made[PST_ARRAY_EDGE_WEIGHTS].present && job->text.weighted)
+        lost = "--weight-column";
+    for (unsigned i = 0; i < 2; i++)
+        if (job->spec.source[PST_IMPORT_EDGE_WEIGHTS + i][0] != '\0' &&
+            !made[i == 0 ? PST_ARRAY_EDGE_WEIGHTS : PST_ARRAY_EDGE_TIMES].present)
+            lost = pst_import_source_option(PST_IMPORT_EDGE_WEIGHTS + i);
+    return lost == NULL
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "%s: the format %s does not take %s of edges: leave this option out",
+                          lost, format, strcmp(lost, "--edge-times") == 0 ? "times" : "weights");
 }

@@ -34,6 +34,10 @@ void pst_import_name(struct pst_import_spec *spec, const char *from);
 /* Imports edges from the lines of a text file (job->text says how), and the rest from arrays. */
 PST_MUST_USE pst_rc pst_import_edge_text(struct pst_import_job *job, const char *path);
 
+/* A format that has no use for weights or times of edges must not lose them without a word. PST_E_ARG: the
+ * dataset lacks what an option asked for. */
+PST_API PST_MUST_USE pst_rc pst_import_job_check_taken(const struct pst_import_job *job, const char *format);
+
 /* ---- how --memory is divided between what is needed at the same time ---- */
 
 enum pst_import_kind {

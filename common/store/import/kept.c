@@ -133,6 +133,23 @@ static pst_rc check_targets(const struct pst_kept *k, const struct pst_array *a)
     return PST_OK;
 }
 
+static pst_rc check_times(const struct pst_kept *k, const struct pst_array *a)
+{
+    const int64_t vertices = k->job->build->manifest.vertices;
+    const int32_t *time = a->map;
+    if (a->dtype != PST_I32 || a->rank != 1 || a->shape[0] != vertices)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: expected %" PRId64
+                        " times of int32, one for each vertex, found %s of shape (%" PRId64 ", %" PRId64
+                        "): subtract the first time, or count in larger units, and convert them",
+                        a->path, vertices, pst_dtype_name(a->dtype), a->shape[0], a->shape[1]);
+    for (int64_t v = 0; v < vertices; v++)
+        if (time[v] < 0)
+            return pst_fail(PST_E_FORMAT, "%s: vertex %" PRId64 ": expected a time of at least 0, found %d",
+                            a->path, v, time[v]);
+    return PST_OK;
+}
+
 /* Ids within the array that must be ids; where names begin, which never falls. */
 static pst_rc check_ids(const struct pst_kept *k, unsigned id)
 {
@@ -144,6 +161,8 @@ static pst_rc check_ids(const struct pst_kept *k, unsigned id)
         return PST_OK;
     if (id == PST_ARRAY_TARGETS)
         return check_targets(k, a);
+    if (id == PST_ARRAY_VERTEX_TIMES)
+        return check_times(k, a);
     if (a->dtype != PST_I32 && a->dtype != PST_I64)
         return a->dtype == PST_U8 ? PST_OK : pst_fail(PST_E_FORMAT, "%s: expected integers", a->path);
     const int64_t columns = a->rank == 2 ? a->shape[1] : 1, n = a->shape[0] * columns;

@@ -70,5 +70,10 @@ PST_API PST_MUST_USE pst_rc pst_gen_typed(const struct pst_gen_typed_spec *spec,
  * They are above 0. */
 PST_API PST_MUST_USE pst_rc pst_gen_edge_weights(struct pst_build *b, uint64_t seed);
 
+/* Times of vertices, uniform from 0 to PST_GEN_TIMES - 1, and of edges, after the topology: an edge has the
+ * later time of its two ends. */
+#define PST_GEN_TIMES 1000000
+PST_API PST_MUST_USE pst_rc pst_gen_times(struct pst_build *b, uint64_t seed);
+
 PST_END_DECLS
 #endif

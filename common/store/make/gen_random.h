@@ -20,6 +20,7 @@ enum pst_gen_use {
     PST_GEN_SPLIT,
     PST_GEN_RENAME,
     PST_GEN_EDGE_WEIGHT,
+    PST_GEN_TIME,
 };
 
 /* Four words for draw `attempt` of thing `index`. */

@@ -37,12 +37,12 @@ def a_dataset_as_arrays():
         n = penstock.open_dataset(d + "/n")
         assert [n.name_of(v) for v in range(3)] == ["\u00e4", "b", "c"] and n.in_neighbours(2).tolist() == [1]
         with open(d + "/n/dataset.json", "w") as f:
-            f.write('{"penstock_dataset": 9}')
+            f.write('{"penstock_dataset": 10}')
         try:
             penstock.open_dataset(d + "/n")
-            raise AssertionError("a version 9 was opened")
+            raise AssertionError("a version 10 was opened")
         except penstock.FormatError as e:
-            assert "expected a format version from 1 to 8, found 9" in str(e)
+            assert "expected a format version from 1 to 9, found 10" in str(e)
 
 
 @test

@@ -14,7 +14,7 @@
 
 struct common {
     const char *dir;
-    bool force, quiet, help, edge_weights;
+    bool force, quiet, help, edge_weights, times;
     char *name;
     size_t name_room;
     int64_t *vertices, *classes, *features;
@@ -49,6 +49,7 @@ enum {
     OPT_STRIPES,
     OPT_STRIPE_DIRS,
     OPT_EDGE_WEIGHTS,
+    OPT_TIMES,
     OPT_FORCE,
     OPT_QUIET,
     OPT_HELP,
@@ -63,7 +64,8 @@ enum {
         {"stride-bytes", required_argument, NULL, OPT_STRIDE},                                               \
         {"memory", required_argument, NULL, OPT_MEMORY}, {"stripes", required_argument, NULL, OPT_STRIPES},  \
         {"stripe-dirs", required_argument, NULL, OPT_STRIPE_DIRS}, {"force", no_argument, NULL, OPT_FORCE},  \
-        {"edge-weights", no_argument, NULL, OPT_EDGE_WEIGHTS}, {"quiet", no_argument, NULL, OPT_QUIET},      \
+        {"edge-weights", no_argument, NULL, OPT_EDGE_WEIGHTS}, {"times", no_argument, NULL, OPT_TIMES},      \
+        {"quiet", no_argument, NULL, OPT_QUIET},                                                             \
     {                                                                                                        \
         "help", no_argument, NULL, OPT_HELP                                                                  \
     }
@@ -77,6 +79,8 @@ static const char common_help[] =
     "N).npy\n"
     "  --stripe-dirs A,B,...  put these files in the directories A, B, ... in turn, with links in DIR\n"
     "  --edge-weights         give each edge a random weight, for the sampling algorithm weighted\n"
+    "  --times                give each vertex a random time, and each edge the later time of its ends, for\n"
+    "                         the sampling algorithm temporal\n"
     "  --force                replace an existing dataset at DIR\n"
     "  --quiet                show no progress line\n";
 
@@ -102,6 +106,7 @@ static pst_rc common_option(int opt, struct common *c)
     case OPT_STRIPES: return option_int("--stripes", optarg, 1, PST_DATASET_FEATURE_FILES_MAX, &c->stripes);
     case OPT_STRIPE_DIRS: return option_stripe_dirs(optarg, &c->dirs, &c->stripe_dirs);
     case OPT_EDGE_WEIGHTS: c->edge_weights = true; return PST_OK;
+    case OPT_TIMES: c->times = true; return PST_OK;
     case OPT_FORCE: c->force = true; return PST_OK;
     case OPT_QUIET: c->quiet = true; return PST_OK;
     case OPT_HELP: c->help = true; return PST_OK;
@@ -167,6 +172,8 @@ static pst_rc generate(int argc, char **argv, const struct kind *k, struct commo
     rc = k->fill(spec, &b, &progress);
     if (rc == PST_OK && c->edge_weights)
         rc = pst_gen_edge_weights(&b, *c->seed);
+    if (rc == PST_OK && c->times)
+        rc = pst_gen_times(&b, *c->seed);
     if (rc == PST_OK)
         rc = pst_build_commit(&b);
     if (rc == PST_OK)

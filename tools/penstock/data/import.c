@@ -58,6 +58,7 @@ enum {
 static const struct option options[] = {
     {"edges", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGES},
     {"edge-weights", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGE_WEIGHTS},
+    {"edge-times", required_argument, NULL, OPT_SOURCE + PST_IMPORT_EDGE_TIMES},
     {"features", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEATURES},
     {"feat-indptr", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDPTR},
     {"feat-indices", required_argument, NULL, OPT_SOURCE + PST_IMPORT_FEAT_INDICES},
@@ -108,6 +109,8 @@ static const char help[] =
     "npy reads from SRC, if they are there:\n"
     "  edges.npy              (2, E) or (E, 2) integers: source, then target\n"
     "  edge_weights.npy, edge_weight.npy   (E) numbers of 0 or more: the weight of each edge\n"
+    "  edge_times.npy, edge_time.npy   (E) integers from 0 to 2147483647: when each edge came to be\n"
+    "  vertex_times.npy       (N) int32 of 0 or more: when each vertex came to be\n"
     "  feat.npy, features.npy (N, D) float32, float64 (made float32), float16 or bfloat16 (<V2); or as CSR:\n"
     "  feat_indptr.npy, feat_indices.npy, feat_data.npy\n"
     "  labels.npy             integers, -1 for none; or floats, NaN for none\n"
@@ -123,16 +126,14 @@ static const char help[] =
     "Other files, also beside a file of edges ('none' leaves one out; features, labels and splits may be "
     "tables:\n"
     ".csv, .tsv, .psv):\n"
-    "  --edges FILE --edge-weights FILE --features FILE --feat-indptr FILE --feat-indices FILE\n"
-    "  --feat-data FILE --labels FILE --train FILE --val FILE --test FILE\n"
-    "  --vertex-column NAME   the column that says which vertex a row is of (vertex, id, node or node_id; if "
-    "the\n"
-    "                         table has none: row N is vertex N's)\n"
+    "  --edges FILE --edge-weights FILE --edge-times FILE --features FILE --feat-indptr FILE\n"
+    "  --feat-indices FILE --feat-data FILE --labels FILE --train FILE --val FILE --test FILE\n"
+    "  --vertex-column NAME   the column that says which vertex a row is of (vertex, id, node or node_id;\n"
+    "                         if the table has none: row N is vertex N's)\n"
     "  --label-column NAME    (label, class or y)\n"
     "  --feature-columns A,B,...   (all others)\n"
-    "  --split-column NAME    a column that holds train, val or test (split or set); without one, the "
-    "column\n"
-    "                         train, val or test holds 0 or 1, or the table lists the vertices\n"
+    "  --split-column NAME    a column that holds train, val or test (split or set); without one, the\n"
+    "                         column train, val or test holds 0 or 1, or the table lists the vertices\n"
     "Text may be plain, gzip or zstd, with LF or CR LF. An edge (source, target) makes source an "
     "in-neighbour of\n"
     "target: GraphSAGE aggregates from in-neighbours.\n"
@@ -152,8 +153,8 @@ static const char help[] =
     "                         stages can use (igb, mag240m: paper; graphbolt, ogb: all)\n"
     "  --edge-shape 2xE|Ex2|Ex3   if several are possible; Ex3: rows of source, relation, target\n"
     "  --symmetrize           every edge in both directions\n"
-    "  --dedupe               one edge for each (source, target); its weight is the sum of its duplicates' "
-    "weights\n"
+    "  --dedupe               one edge for each (source, target); its weight is the sum of its duplicates'\n"
+    "                         weights. Edges of different times stay\n"
     "  --self-loops keep|add|remove   add: exactly one for each vertex (keep)\n"
     "  --loop-weight W        the weight of loops that are added; required if edges have weights\n"
     "  --transpose            every edge the other way round\n"
@@ -164,16 +165,13 @@ static const char help[] =
     "else\n"
     "                         no padding)\n"
     "  --memory BYTES         for sorting and numbering (half of what is free)\n"
-    "  --threads N            1: one thread does everything; more: others part and sort (as many as there "
-    "are\n"
-    "                         cores, at most 4)\n"
-    "  --link                 features.npy becomes a link to the source's file of rows: it is not copied, "
-    "and must\n"
-    "                         stay as it is\n"
+    "  --threads N            1: one thread does everything; more: others part and sort (as many as there\n"
+    "                         are cores, at most 4)\n"
+    "  --link                 features.npy becomes a link to the source's file of rows: it is not copied,\n"
+    "                         and must stay as it is\n"
     "  --stripes N            features in N files, row v in features.(v mod N).npy: one for each SSD\n"
     "  --stripe-dirs A,B,...  the directories of these files, in turn; DIR gets links to them\n"
-    "  --resume               go on with a killed import of the same command; without it, the import starts "
-    "over\n"
+    "  --resume               go on with a killed import of the same command, and do not start over\n"
     "  --checkpoint SECONDS   how much work a kill costs, about (10)\n"
     "  --force                replace the dataset that is at DIR\n"
     "  --quiet                no progress\n";
@@ -491,17 +489,6 @@ static void note_sources(struct pst_build *b)
     (void)json_object_set_new(b->manifest.provenance, "sources_identity", json_string(identity));
 }
 
-/* A format that has no use for weights must not lose them without a word. */
-static pst_rc weights_were_taken(const struct args *a, const struct pst_import_format *format,
-                                 const struct pst_build *b)
-{
-    const bool array = a->job.spec.source[PST_IMPORT_EDGE_WEIGHTS][0] != '\0', text = a->job.text.weighted;
-    if ((!array && !text) || b->manifest.array[PST_ARRAY_EDGE_WEIGHTS].present)
-        return PST_OK;
-    return pst_fail(PST_E_ARG, "%s: the format %s does not take weights of edges: leave this option out",
-                    array ? "--edge-weights" : "--weight-column", format->name);
-}
-
 static pst_rc run_format(const struct pst_import_format *format, struct args *a, const char *from,
                          const char *to)
 {
@@ -530,7 +517,7 @@ static pst_rc run_format(const struct pst_import_format *format, struct args *a,
     a->job.progress = &progress;
     rc = format->run(&a->job);
     if (rc == PST_OK)
-        rc = weights_were_taken(a, format, &b);
+        rc = pst_import_job_check_taken(&a->job, format->name);
     if (rc == PST_OK)
         note_sources(&b);
     if (rc == PST_OK)

@@ -2,7 +2,7 @@
 import json
 import os
 
-VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8)
+VERSIONS = range(1, 10)
 
 
 class FormatError(ValueError):
@@ -120,7 +120,7 @@ class Dataset:
             return None if stored is None else stored[:, :self.feature_dim]
         known = ("indptr", "indices", "labels", "train", "val", "test", "relations", "triples_train", "triples_val",
                  "triples_test", "ids", "edges_train", "edges_val", "edges_test", "negatives_val", "negatives_test",
-                 "multilabels", "edge_weights", "targets")
+                 "multilabels", "edge_weights", "targets", "edge_times", "vertex_times")
         if name in known:
             return self.array(name)
         raise AttributeError(name)

@@ -12,7 +12,7 @@
 #include "common/store/import/importing.h"
 #include "common/store/import/kept.h"
 
-/* All that meta.json says is kept; and targets, which other programs write, too. */
+/* All that meta.json says is kept; and targets and times of vertices, which other programs write, too. */
 static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
 {
     pst_rc rc = pst_kept_begin(k, k->job, meta);
@@ -20,9 +20,9 @@ static pst_rc open_kept(struct pst_kept *k, const json_t *meta)
         char path[PST_PATH_MAX];
         const bool listed = pst_kept_lists(meta, i);
         (void)snprintf(path, sizeof path, "%.4000s/%s.npy", k->job->from, pst_array_id_name(i));
-        if (i == PST_ARRAY_EDGE_WEIGHTS) /* a source of the import: it is sorted with the edges */
+        if (i == PST_ARRAY_EDGE_WEIGHTS || i == PST_ARRAY_EDGE_TIMES) /* sources: sorted with the edges */
             continue;
-        if (!listed && (i != PST_ARRAY_TARGETS || access(path, F_OK) != 0))
+        if (!listed && ((i != PST_ARRAY_TARGETS && i != PST_ARRAY_VERTEX_TIMES) || access(path, F_OK) != 0))
             continue;
         k->any = true;
         rc = pst_kept_open(k, i, path, path);
@@ -61,13 +61,13 @@ static pst_rc import_npy(struct pst_import_job *job)
         rc = find(job, meta, &splits);
     if (rc == PST_OK)
         rc = open_kept(k, meta);
-    if (rc == PST_OK && job->spec.source[PST_IMPORT_EDGE_WEIGHTS][0] != '\0' &&
-        (typed || k->array[PST_ARRAY_RELATIONS].map != NULL))
-        rc =
-            pst_fail(PST_E_UNSUPPORTED,
-                     "%s: the edges have relations, so their weights cannot be imported: --edge-weights none "
-                     "leaves the weights out",
-                     job->spec.source[PST_IMPORT_EDGE_WEIGHTS]);
+    for (unsigned i = PST_IMPORT_EDGE_WEIGHTS; i <= PST_IMPORT_EDGE_TIMES && rc == PST_OK; i++)
+        if (job->spec.source[i][0] != '\0' && (typed || k->array[PST_ARRAY_RELATIONS].map != NULL))
+            rc = pst_fail(PST_E_UNSUPPORTED,
+                          "%s: the edges have relations, so their %s cannot be imported: %s none leaves them "
+                          "out",
+                          job->spec.source[i], i == PST_IMPORT_EDGE_WEIGHTS ? "weights" : "times",
+                          pst_import_source_option(i));
     if (rc == PST_OK && !typed)
         pst_kept_feed(k);
     if (rc == PST_OK)
