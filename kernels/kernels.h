@@ -222,7 +222,10 @@ PST_API void pst_k_bias_relu_dropout_grad(struct pst_queue *q, pst_real *grad, i
  * first..first+n: these write only what belongs to those destinations and to the edges into them.
  *
  * Forward: gat_scores for left (of the destinations) and for right, gat_softmax, gat_sum.
- * Backward: gat_softmax_grad; gat_sum_grad; gat_scores_grad for right (of all sources) and for left. */
+ * Backward: gat_softmax_grad; gat_sum_grad; gat_scores_grad for right (of all sources) and for left.
+ *
+ * alpha_self NULL: destinations are not sources, so v itself does not count (attention within a relation). A
+ * destination without edges then gets zeros, grad_self is not used, and nothing can be dropped. */
 #define PST_GAT_SLOPE 0.2 /* of LeakyReLU below 0 (section 3.3) */
 #define PST_GAT_HEADS_MAX 64
 struct pst_gat {

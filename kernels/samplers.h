@@ -80,5 +80,60 @@ PST_API pst_rc pst_k_sample_weighted(struct pst_queue *q, const struct pst_csc *
                                      int64_t n, int fanout, int32_t *indptr, int64_t *out, float *weight,
                                      int64_t capacity);
 
+/* Uniform sampling within each relation (type of edges): a vertex gets fanout[r] in-neighbours of relation r.
+ * -1: all of them, 0: none. What is drawn of a vertex's k entries of relation r is what pst_k_pick draws for
+ * the vertex v * relations + r of degree k, so a graph with one relation gets the sample of pst_k_sample. */
+#define PST_K_RELATIONS_MAX 1024
+struct pst_k_typed {
+    const int32_t *relation; /* of each entry of the graph's lists; NULL: there is one relation */
+    const int32_t *fanout;   /* (relations), each at most PST_FANOUT_MAX; where the queue computes */
+    int relations;           /* 1..PST_K_RELATIONS_MAX */
+    bool replace;
+    /* time: of each entry of the lists; until: of each vertex of the call. An entry whose time is later than
+     * that of the vertex is not there. NULL: both. */
+    const int32_t *time, *until;
+};
+/* Words of scratch memory, where `most` is the sum of the fanouts above 0. */
+static inline int64_t pst_k_typed_words(int relations, int64_t most)
+{
+    return 6 * (int64_t)relations + most;
+}
+/* The edges of a vertex come relation by relation; relation, if not NULL, gets the relation of each. scratch:
+ * the words above; CUDA ignores it. indptr, out, capacity and errors: pst_k_sample. PST_E_FORMAT: also a
+ * relation that does not exist. */
+PST_API pst_rc pst_k_sample_typed(struct pst_queue *q, const struct pst_csc *graph,
+                                  const struct pst_k_typed *how, const struct pst_sample_key *key,
+                                  const int64_t *vertices, int64_t n, int64_t *scratch, int32_t *indptr,
+                                  int64_t *out, int32_t *relation, int64_t capacity);
+
+/* Temporal sampling: a vertex gets in-neighbours by edges that are not later than the seeds for which it was
+ * drawn. A seed's limit is its own time. The limit of another vertex is the earliest of those of the vertices
+ * that drew it, so that no path of edges leads from an edge to a seed that is earlier. The hops of a batch
+ * follow each other, with the same table and the same number of the batch. */
+struct pst_k_limits {
+    const int32_t *vertex_time; /* (vertices of the graph); each is at least 0 */
+    uint64_t *table;            /* (vertices of the graph); 0 before the first batch */
+    uint32_t batch;             /* above 0; higher with each batch */
+    bool first;                 /* the first hop of the batch: the vertices are seeds */
+};
+/* until(n) gets the limit of each vertex. how->until is not used; how->time is not NULL. The rest is that of
+ * pst_k_sample_typed. */
+PST_API pst_rc pst_k_sample_temporal(struct pst_queue *q, const struct pst_csc *graph,
+                                     const struct pst_k_typed *how, const struct pst_k_limits *limits,
+                                     const struct pst_sample_key *key, const int64_t *vertices, int64_t n,
+                                     int32_t *until, int64_t *scratch, int32_t *indptr, int64_t *out,
+                                     int64_t capacity);
+
+/* An entry of the table: a later batch, or an earlier limit of the same batch, is larger. */
+static PST_HD uint64_t pst_k_limit_entry(uint32_t batch, int32_t until)
+{
+    return (uint64_t)batch << 32 | (uint32_t)((int64_t)INT32_MAX - until);
+}
+/* The limit that an entry has in a batch; -1: none, so that no edge is early enough. */
+static PST_HD int32_t pst_k_limit_of(uint64_t entry, uint32_t batch)
+{
+    return entry >> 32 == batch ? (int32_t)((int64_t)INT32_MAX - (int64_t)(uint32_t)entry) : -1;
+}
+
 PST_END_DECLS
 #endif

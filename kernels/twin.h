@@ -86,7 +86,9 @@ PST_BEGIN_DECLS
     X(sample_ranked)                                                                                         \
     X(sample_labor)                                                                                          \
     X(sample_ladies)                                                                                         \
-    X(sample_weighted)
+    X(sample_weighted)                                                                                       \
+    X(sample_typed)                                                                                          \
+    X(sample_temporal)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
  * `most`. If at is NULL, the count is `most`. The bound determines the size of the launch, so it should be
@@ -115,7 +117,9 @@ struct pst_twin_n {
     X(sample_ranked)                                                                                         \
     X(sample_labor)                                                                                          \
     X(sample_ladies)                                                                                         \
-    X(sample_weighted)
+    X(sample_weighted)                                                                                       \
+    X(sample_typed)                                                                                          \
+    X(sample_temporal)
 
 /* *total gets indptr[n]. */
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -177,6 +181,14 @@ pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
                               const struct pst_k_weighted_edges *edges, const int64_t *vertices,
                               struct pst_twin_n n, int fanout, int32_t *indptr, int64_t *out, float *weight,
                               int64_t capacity, int64_t *total);
+pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
+                           const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
+                           int64_t *scratch, int32_t *indptr, int64_t *out, int32_t *relation,
+                           int64_t capacity, int64_t *total);
+pst_rc pst_kn_sample_temporal(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
+                              const struct pst_k_limits *limits, const struct pst_sample_key *key,
+                              const int64_t *vertices, struct pst_twin_n n, int32_t *until, int64_t *scratch,
+                              int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total);
 
 /* The counts of a batch in pinned memory, where the host reads them. `sequence` is written last: a reader
  * that loads it with acquire order sees the rest. */

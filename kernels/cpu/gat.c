@@ -98,8 +98,12 @@ PST_CPU_INLINE pst_real leaky(pst_real x)
 PST_CPU_INLINE void scores_of(const struct attention *a, int64_t d, pst_real most[PST_GAT_HEADS_MAX])
 {
     const int64_t heads = a->heads;
-    const pst_real *restrict left = a->left + d * heads, *restrict right = a->right + d * heads;
+    const pst_real *restrict left = a->left + d * heads, *restrict right =
+                                                             a->right +
+                                                             (a->alpha_self != NULL ? d * heads : 0);
     for (int64_t h = 0; h < heads; h++)
+        most[h] = -(pst_real)INFINITY;
+    for (int64_t h = 0; h < heads && a->alpha_self != NULL; h++)
         most[h] = a->alpha_self[d * heads + h] = leaky(left[h] + right[h]);
     for (int64_t e = a->block->indptr[d]; e < a->block->indptr[d + 1]; e++) {
         const pst_real *restrict other = a->right + a->block->indices[e] * heads;
@@ -114,20 +118,22 @@ PST_CPU_INLINE void scores_of(const struct attention *a, int64_t d, pst_real mos
 PST_CPU_INLINE void softmax_row(const struct attention *a, int64_t d)
 {
     const int64_t heads = a->heads, begin = a->block->indptr[d], end = a->block->indptr[d + 1];
-    pst_real most[PST_GAT_HEADS_MAX], share[PST_GAT_HEADS_MAX], *self = a->alpha_self + d * heads;
-    double sum[PST_GAT_HEADS_MAX];
+    const int64_t own = a->alpha_self != NULL ? heads : 0; /* coefficients of d itself */
+    pst_real most[PST_GAT_HEADS_MAX], share[PST_GAT_HEADS_MAX];
+    pst_real *self = own > 0 ? a->alpha_self + d * heads : NULL;
+    double sum[PST_GAT_HEADS_MAX] = {0};
     scores_of(a, d, most);
-    for (int64_t h = 0; h < heads; h++)
+    for (int64_t h = 0; h < own; h++)
         sum[h] = (double)(self[h] = PST_CPU_EXP(self[h] - most[h]));
     for (int64_t e = begin; e < end; e++)
         for (int64_t h = 0; h < heads; h++) {
             pst_real *at = a->alpha + e * heads + h;
             sum[h] += (double)(*at = PST_CPU_EXP(*at - most[h]));
         }
-    for (int64_t h = 0; h < heads; h++) {
+    for (int64_t h = 0; h < heads; h++)
         share[h] = (pst_real)(1 / sum[h]);
+    for (int64_t h = 0; h < own; h++)
         self[h] *= share[h];
-    }
     for (int64_t e = begin; e < end; e++)
         for (int64_t h = 0; h < heads; h++)
             a->alpha[e * heads + h] *= share[h];
@@ -167,6 +173,7 @@ void pst_k_gat_softmax(struct pst_queue *q, const struct pst_block *block, const
 {
     assert(q == NULL && first >= 0 && n >= 0 && first + n <= block->dsts);
     assert(gat->heads > 0 && gat->heads <= PST_GAT_HEADS_MAX && drop->rate >= 0 && drop->rate < 1);
+    assert(alpha_self != NULL || drop->rate == 0);
     (void)q;
     const struct attention a = {block, gat->heads, left, right, alpha, alpha_self};
     const struct pst_rng_stream layer = pst_gat_stream(drop);
@@ -218,17 +225,20 @@ PST_CPU_CLONES static void softmax_grad(const struct attention_grad *a, int64_t 
         double total[PST_GAT_HEADS_MAX] = {0}, left[PST_GAT_HEADS_MAX] = {0};
         const int64_t begin = a->block->indptr[d], end = a->block->indptr[d + 1];
         const int32_t *indices = a->block->indices;
-        const pst_real *self = a->alpha_self + d * heads;
-        pst_real *grad = a->grad_self + d * heads;
-        products_of(a, d, d, self, grad);
-        for (int64_t h = 0; h < heads; h++)
+        const bool own = a->alpha_self != NULL;
+        const pst_real *self = own ? a->alpha_self + d * heads : NULL;
+        pst_real *grad = own ? a->grad_self + d * heads : NULL;
+        if (own)
+            products_of(a, d, d, self, grad);
+        for (int64_t h = 0; own && h < heads; h++)
             total[h] = fabs((double)self[h]) * (double)grad[h];
         for (int64_t e = begin; e < end; e++) {
             products_of(a, d, indices[e], a->alpha + e * heads, a->grad_score + e * heads);
             for (int64_t h = 0; h < heads; h++)
                 total[h] += fabs((double)a->alpha[e * heads + h]) * (double)a->grad_score[e * heads + h];
         }
-        finish_source(a, d, d, self, total, grad, left);
+        if (own)
+            finish_source(a, d, d, self, total, grad, left);
         for (int64_t e = begin; e < end; e++)
             finish_source(a, d, indices[e], a->alpha + e * heads, total, a->grad_score + e * heads, left);
         for (int64_t h = 0; h < heads; h++)

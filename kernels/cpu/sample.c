@@ -1,15 +1,15 @@
 /* sample.c: uniform in-neighbour sampling, of ids or of positions in lists. Without replacement it is Floyd's
- * algorithm (Bentley & Floyd, "A sample of brilliance", CACM 30(9), 1987): it makes exactly `fanout` draws
- * whatever the degree, and draw s needs only its own random number and the draws before it. So one lane of a
- * vector, or one warp, can do a vertex. Vertices with small fanouts are done in groups, one in each vector
- * lane: all random numbers of a group come at once, and no branch depends on a degree. Other vertices are
- * done one by one, with the same result. */
+ * algorithm (samplers/floyd.h), in which draw s needs only its own random number and the draws before it. So
+ * one lane of a vector, or one warp, can do a vertex. Vertices with small fanouts are done in groups, one in
+ * each vector lane: all random numbers of a group come at once, and no branch depends on a degree. Other
+ * vertices are done one by one, with the same result. */
 #include "kernels/kernels.h"
 #include "common/util/rng.h"
 #include "kernels/cpu/clones.h"
+#include "kernels/cpu/samplers/floyd.h"
 
 enum {
-    SCAN_MAX = 32,  /* with more draws, a hash set is faster than scanning the earlier draws */
+    SCAN_MAX = PST_CPU_LIST_SCAN_MAX,
     LANES = 32,     /* vertices of a group */
     AHEAD_ROW = 64, /* how many vertices ahead indptr is prefetched: two groups take about a memory latency */
 };
@@ -22,99 +22,9 @@ static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
 
 /* ---- vertex by vertex ---------------------------------------------------------------------------- */
 
-/* The random number of draw s. Two draws share a block, which is kept between calls. */
-static uint64_t slot_bits(const struct pst_rng_stream *stream, int64_t vertex, int slot,
-                          struct pst_rng_block *pair)
-{
-    if (slot % 2 == 0)
-        *pair = pst_rng_draw(stream, (uint64_t)vertex, (uint32_t)(slot / 2));
-    return pst_rng_u64(pair, slot % 2);
-}
-
-static void draw_repeats(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k,
-                         int64_t *pos)
-{
-    struct pst_rng_block pair;
-    for (int s = 0; s < k; s++)
-        pos[s] = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)degree);
-}
-
-static void draw_few(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k, int64_t *pos)
-{
-    struct pst_rng_block pair;
-    for (int s = 0; s < k; s++) {
-        const int64_t last = degree - k + s;
-        int64_t pick = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
-        for (int i = 0; i < s; i++) {
-            if (pos[i] == pick) {
-                pick = last;
-                break;
-            }
-        }
-        pos[s] = pick;
-    }
-}
-
-/* Is the value in the set? If not, adds it. Empty places hold -1. */
-static bool set_add(int64_t *set, uint64_t mask, int64_t value)
-{
-    uint64_t at = ((uint64_t)value * 0x9E3779B97F4A7C15ull) >> 40;
-    for (;; at++) {
-        if (set[at & mask] == value)
-            return true;
-        if (set[at & mask] < 0)
-            break;
-    }
-    set[at & mask] = value;
-    return false;
-}
-
-static void draw_many(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int k,
-                      int64_t *pos)
-{
-    int64_t set[2 * PST_FANOUT_MAX];
-    uint64_t size = 1;
-    while (size < 2 * (uint64_t)k)
-        size *= 2;
-    for (uint64_t i = 0; i < size; i++)
-        set[i] = -1;
-    struct pst_rng_block pair;
-    for (int s = 0; s < k; s++) {
-        const int64_t last = degree - k + s;
-        pos[s] = (int64_t)pst_rng_bounded(slot_bits(stream, vertex, s, &pair), (uint64_t)last + 1);
-        if (set_add(set, size - 1, pos[s])) {
-            pos[s] = last;
-            (void)set_add(set, size - 1, last);
-        }
-    }
-}
-
 static bool known(const struct pst_csc *graph, int64_t vertex)
 {
     return vertex >= 0 && vertex < graph->vertices;
-}
-
-/* Writes the positions of the chosen edges in a list of `degree` edges. Returns how many, or an error. */
-static int64_t pick_positions(const struct pst_rng_stream *stream, int64_t vertex, int64_t degree, int fanout,
-                              bool replace, int64_t *pos, int64_t room)
-{
-    const bool all = fanout < 0 || (!replace && degree <= fanout);
-    const int64_t taken = degree == 0 ? 0 : all ? degree : fanout;
-    if (taken > room)
-        return PST_E_LIMIT;
-    if (taken == 0)
-        return 0;
-    if (all) {
-        for (int64_t s = 0; s < taken; s++)
-            pos[s] = s;
-    } else if (replace) {
-        draw_repeats(stream, vertex, degree, fanout, pos);
-    } else if (fanout <= SCAN_MAX) {
-        draw_few(stream, vertex, degree, fanout, pos);
-    } else {
-        draw_many(stream, vertex, degree, fanout, pos);
-    }
-    return taken;
 }
 
 /* Writes the neighbours of one vertex to out. Returns how many, or an error. */
@@ -126,7 +36,8 @@ static int64_t sample_vertex(const struct pst_csc *graph, const struct pst_rng_s
     const int64_t begin = graph->indptr[vertex], end = graph->indptr[vertex + 1];
     if (begin < 0 || begin > end || end > graph->edges)
         return PST_E_FORMAT;
-    const int64_t taken = pick_positions(stream, vertex, end - begin, fanout, replace, out, room);
+    const int64_t taken =
+        pst_cpu_list_draw_positions(stream, vertex, end - begin, fanout, replace, out, room);
     for (int64_t s = 0; s < taken; s++) {
         out[s] = neighbour(graph, begin + out[s]);
         if (out[s] < 0 || out[s] >= graph->vertices)
@@ -343,8 +254,8 @@ static int64_t one(const struct sampling *s, const int64_t *vertices, int64_t i,
                              s->limit - used);
     if (s->degrees[i] < 0)
         return PST_E_FORMAT;
-    return pick_positions(&s->stream, vertices[i], s->degrees[i], s->fanout, s->replace, s->out + used,
-                          s->limit - used);
+    return pst_cpu_list_draw_positions(&s->stream, vertices[i], s->degrees[i], s->fanout, s->replace,
+                                       s->out + used, s->limit - used);
 }
 
 static pst_rc one_by_one(const struct sampling *s, const int64_t *vertices, int64_t first, int64_t n,

@@ -169,6 +169,30 @@ pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
     return rc;
 }
 
+pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
+                           const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
+                           int64_t *scratch, int32_t *indptr, int64_t *out, int32_t *relation,
+                           int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc =
+        pst_k_sample_typed(q, graph, how, key, vertices, count, scratch, indptr, out, relation, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
+pst_rc pst_kn_sample_temporal(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
+                              const struct pst_k_limits *limits, const struct pst_sample_key *key,
+                              const int64_t *vertices, struct pst_twin_n n, int32_t *until, int64_t *scratch,
+                              int32_t *indptr, int64_t *out, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample_temporal(q, graph, how, limits, key, vertices, count, until, scratch,
+                                            indptr, out, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
 static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queue **q, char *why)
 {
     (void)options;

@@ -9,11 +9,12 @@
 enum { AHEAD_EDGES = 8 }; /* how many edges ahead rows are prefetched */
 
 struct weights {
-    const pst_real *edge, *self; /* heads numbers for each edge, and for each destination */
-    int64_t heads, dim;          /* of one head */
-    bool average;                /* the output has the mean of all heads in dim columns */
-    bool drops;                  /* a set sign bit means 0 */
-    pst_real scale;              /* of those that count */
+    /* heads numbers for each edge, and for each destination; self NULL: it is not a source */
+    const pst_real *edge, *self;
+    int64_t heads, dim; /* of one head */
+    bool average;       /* the output has the mean of all heads in dim columns */
+    bool drops;         /* a set sign bit means 0 */
+    pst_real scale;     /* of those that count */
 };
 
 PST_CPU_INLINE pst_real factor(const struct weights *w, pst_real weight)
@@ -48,7 +49,10 @@ PST_CPU_INLINE void sum_head(const struct pst_block *b, const struct weights *w,
 {
     int64_t e = b->indptr[d];
     const int64_t end = b->indptr[d + 1], last = b->edges - 1;
-    add_one(in + d * ld, factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
+    if (w->self != NULL)
+        add_one(in + d * ld, factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
+    for (int64_t j = 0; j < w->dim && w->self == NULL && fresh; j++)
+        out[j] = 0;
     for (; e + 4 <= end; e += 4) {
         const pst_real *row[4];
         pst_real by[4];
@@ -88,7 +92,7 @@ PST_CPU_CLONES static void spread_rows(const struct pst_block *b, const struct w
                                        int64_t width, const pst_real *grad_out, int64_t ld_out,
                                        pst_real *grad_in, int64_t ld_in)
 {
-    for (int64_t d = 0; d < b->dsts; d++)
+    for (int64_t d = 0; d < b->dsts && w->self != NULL; d++)
         spread(w, w->self + d * w->heads, grad_out + d * ld_out, grad_in + d * ld_in, column, width);
     for (int64_t d = 0; d < b->dsts; d++)
         for (int64_t e = b->indptr[d]; e < b->indptr[d + 1]; e++) {
@@ -158,7 +162,7 @@ void pst_k_gat_sum_grad(struct pst_queue *q, const struct pst_block *block, cons
     const struct weights w = attention(gat, alpha, alpha_self, drop);
     spread_rows(block, &w, column, width, grad_out, ld_out, grad_z, ld_z);
     const int64_t heads = gat->heads;
-    for (int64_t i = 0; grad_right && i < block->dsts * heads; i++)
+    for (int64_t i = 0; grad_right && alpha_self && i < block->dsts * heads; i++)
         grad_right[i] += grad_self[i];
     for (int64_t e = 0; grad_right && e < block->edges; e++)
         add_one(grad_score + e * heads, 1, grad_right + block->indices[e] * heads, heads, false);

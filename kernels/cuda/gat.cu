@@ -91,21 +91,22 @@ __global__ void __launch_bounds__(PST_CU_THREADS) softmax(attention a)
 {
     for (int64_t t = pst_cu_first(); t < a.n * a.heads; t += pst_cu_step()) {
         const int64_t d = a.first + t / a.heads, h = t % a.heads, begin = a.indptr[d], end = a.indptr[d + 1];
-        const float self = a.score(d, d, h);
+        const float self = a.alpha_self ? a.score(d, d, h) : -INFINITY;
         float most = self;
         for (int64_t e = begin; e < end; e++) {
             const float score = a.score(d, a.indices[e], h);
             most = score > most ? score : most;
             a.alpha[e * a.heads + h] = score;
         }
-        double sum = (double)expf(self - most);
+        double sum = a.alpha_self ? (double)expf(self - most) : 0;
         for (int64_t e = begin; e < end; e++)
             sum += (double)expf(a.alpha[e * a.heads + h] - most);
         const float share = (float)(1 / sum);
         struct pst_rng_stream of_v = a.layer;
         if (a.threshold > 0)
             of_v = pst_gat_stream_of(&a.layer, a.vertices[d]);
-        a.alpha_self[d * a.heads + h] = a.mark(of_v, d, h, expf(self - most) * share);
+        if (a.alpha_self)
+            a.alpha_self[d * a.heads + h] = a.mark(of_v, d, h, expf(self - most) * share);
         for (int64_t e = begin; e < end; e++) {
             float *at = &a.alpha[e * a.heads + h];
             *at = a.mark(of_v, a.indices[e], h, expf(*at - most) * share);
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) products(attention_grad a)
     for (int64_t t = pst_cu_first() / PST_CU_WARP; t < a.n * heads; t += pst_cu_step() / PST_CU_WARP) {
         const int64_t d = a.first + t / heads, h = t % heads, begin = a.indptr[d], end = a.indptr[d + 1];
         const float *from = a.grad_out + d * a.ld_out + (a.gat.average ? 0 : h * dim);
-        for (int64_t e = begin - 1; e < end; e++) { /* begin - 1: d itself */
+        for (int64_t e = begin - (a.alpha_self != NULL); e < end; e++) { /* begin - 1: d itself */
             const int64_t source = e < begin ? d : a.indices[e];
             const float product = warp_dot(from, a.z + source * a.ld_z + h * dim, dim, lane) * a.scale;
             const float *alpha = e < begin ? &a.alpha_self[d * heads + h] : &a.alpha[e * heads + h];
@@ -158,13 +159,16 @@ __global__ void __launch_bounds__(PST_CU_THREADS) softmax_grad(attention_grad a)
     const int64_t heads = a.gat.heads;
     for (int64_t t = pst_cu_first(); t < a.n * heads; t += pst_cu_step()) {
         const int64_t d = a.first + t / heads, h = t % heads, begin = a.indptr[d], end = a.indptr[d + 1];
-        const float alpha = a.alpha_self[d * heads + h], grad = a.grad_self[d * heads + h];
+        const bool own = a.alpha_self != NULL;
+        const float alpha = own ? a.alpha_self[d * heads + h] : 0,
+                    grad = own ? a.grad_self[d * heads + h] : 0;
         double total = (double)fabsf(alpha) * (double)grad;
         for (int64_t e = begin; e < end; e++)
             total += (double)fabsf(a.alpha[e * heads + h]) * (double)a.grad_score[e * heads + h];
-        const float self = finish(a, d, d, h, alpha, grad, (float)total);
+        const float self = own ? finish(a, d, d, h, alpha, grad, (float)total) : 0;
         double left = (double)self;
-        a.grad_self[d * heads + h] = self;
+        if (own)
+            a.grad_self[d * heads + h] = self;
         for (int64_t e = begin; e < end; e++) {
             float *at = &a.grad_score[e * heads + h];
             *at = finish(a, d, a.indices[e], h, a.alpha[e * heads + h], *at, (float)total);
@@ -199,7 +203,7 @@ void pst_k_gat_softmax(struct pst_queue *q, const struct pst_block *block, const
                        float *alpha_self)
 {
     assert(first >= 0 && n >= 0 && first + n <= block->dsts && drop->rate >= 0 && drop->rate < 1);
-    assert(gat->heads > 0 && gat->heads <= PST_GAT_HEADS_MAX);
+    assert(gat->heads > 0 && gat->heads <= PST_GAT_HEADS_MAX && (alpha_self || drop->rate == 0));
     const uint32_t threshold = (uint32_t)(pst_dropout_share(drop->rate) * 65536.0);
     const attention a = {block->indptr, block->indices,       first,     n,     gat->heads, left, right,
                          vertices,      pst_gat_stream(drop), threshold, alpha, alpha_self};

@@ -225,4 +225,30 @@ template <class F> struct pst_cu_output {
     }
 };
 
+/* ---- draws of neighbours, one for each lane, as in kernels/cpu/sample.c --------------------------- */
+
+/* The position of draw `slot` of `fanout` in a list of `degree` entries, before it is compared with the draws
+ * before it. */
+static __device__ __forceinline__ int64_t pst_cu_pick(const pst_rng_stream &stream, int64_t vertex,
+                                                      int64_t degree, int fanout, bool replace, int slot)
+{
+    const struct pst_rng_block draw = pst_rng_draw(&stream, (uint64_t)vertex, (uint32_t)slot / 2);
+    const uint32_t low = slot % 2 ? draw.word[2] : draw.word[0],
+                   high = slot % 2 ? draw.word[3] : draw.word[1];
+    const int64_t bound = replace ? degree : degree - fanout + slot + 1;
+    return (int64_t)pst_rng_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
+}
+
+/* Lane t of a group has draw t. If a lane has drawn a position that is taken, it takes its own last one. */
+static __device__ __forceinline__ int64_t pst_cu_settle(int64_t pick, int64_t position, int64_t last,
+                                                        int slots, int lane, int lanes)
+{
+    for (int t = 0; t + 1 < slots; t++) {
+        const int64_t settled = __shfl_sync(0xFFFFFFFFu, position, t, lanes);
+        if (lane > t && settled == pick)
+            position = last;
+    }
+    return position;
+}
+
 #endif

@@ -86,28 +86,6 @@ struct put_row {
     }
 };
 
-/* The position of a draw, before it is compared with the others. */
-__device__ __forceinline__ int64_t pick_of(const sampling &s, const struct row &r, int slot)
-{
-    const struct pst_rng_block draw = pst_rng_draw(&s.stream, (uint64_t)r.vertex, (uint32_t)slot / 2);
-    const uint32_t low = slot % 2 ? draw.word[2] : draw.word[0],
-                   high = slot % 2 ? draw.word[3] : draw.word[1];
-    const int64_t bound = s.replace ? r.degree : r.degree - s.fanout + slot + 1;
-    return (int64_t)pst_rng_bounded((uint64_t)high << 32 | low, (uint64_t)(bound > 0 ? bound : 1));
-}
-
-/* Lane t of a group has draw t. If a lane has drawn a position that is taken, it takes its own last one. */
-__device__ __forceinline__ int64_t settle(int64_t pick, int64_t position, int64_t last, int slots, int lane,
-                                          int lanes)
-{
-    for (int t = 0; t + 1 < slots; t++) {
-        const int64_t settled = __shfl_sync(0xFFFFFFFFu, position, t, lanes);
-        if (lane > t && settled == pick)
-            position = last;
-    }
-    return position;
-}
-
 __device__ __forceinline__ void emit(const sampling &s, int64_t to, int64_t edge)
 {
     if (s.degrees) {
@@ -152,9 +130,11 @@ template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_f
         const int64_t to = start_row(s, mine + at, n, &r);
         const bool drawn = is_drawn(s, r);
         if (__any_sync(0xFFFFFFFFu, drawn)) {
-            const int64_t pick = drawn ? pick_of(s, r, lane) : -1;
+            const int64_t pick =
+                drawn ? pst_cu_pick(s.stream, r.vertex, r.degree, s.fanout, s.replace, lane) : -1;
             const int64_t position =
-                s.replace ? pick : settle(pick, pick, r.degree - s.fanout + lane, s.fanout, lane, LANES);
+                s.replace ? pick
+                          : pst_cu_settle(pick, pick, r.degree - s.fanout + lane, s.fanout, lane, LANES);
             if (drawn && lane < s.fanout)
                 emit(s, to + lane, r.begin + position);
         }
@@ -202,10 +182,13 @@ __global__ void __launch_bounds__(PST_CU_WARP) draw_many(sampling s, int places)
             const bool in = slot < r.taken;
             int64_t position = slot;
             if (drawn) {
-                const int64_t pick = in ? pick_of(s, r, (int)slot) : -1, last = r.degree - s.fanout + slot;
+                const int64_t pick = in ? pst_cu_pick(s.stream, r.vertex, r.degree, s.fanout, s.replace,
+                                                      (int)slot)
+                                        : -1,
+                              last = r.degree - s.fanout + slot;
                 position = places && in && set_has(set, (uint64_t)places - 1, pick) ? last : pick;
                 if (places)
-                    position = settle(pick, position, last, PST_CU_WARP, lane, PST_CU_WARP);
+                    position = pst_cu_settle(pick, position, last, PST_CU_WARP, lane, PST_CU_WARP);
                 __syncwarp();
                 if (places && in)
                     set_add(set, (uint64_t)places - 1, position);

@@ -12,11 +12,12 @@ namespace
 enum { AT_ONCE = 4 }; /* edges loaded before the first is added */
 
 struct weights {
-    const float *edge, *self; /* heads numbers for each edge, and for each destination */
-    int32_t heads, dim;       /* of one head */
-    bool average;             /* the output has the mean of all heads in dim columns */
-    bool drops;               /* a set sign bit means 0 */
-    float scale;              /* of those that count */
+    /* heads numbers for each edge, and for each destination; self NULL: it is not a source */
+    const float *edge, *self;
+    int32_t heads, dim; /* of one head */
+    bool average;       /* the output has the mean of all heads in dim columns */
+    bool drops;         /* a set sign bit means 0 */
+    float scale;        /* of those that count */
 
     __device__ __forceinline__ float factor(float weight) const
     {
@@ -47,8 +48,9 @@ template <int W>
 __device__ __forceinline__ void sum_head(const sums &s, int64_t d, int head, int64_t column, bool fresh,
                                          pst_cu_vec<W> &sum)
 {
-    add(sum, pst_cu_vec_load<W>(s.in + d * s.ld_in + column), s.w.factor(s.w.self[d * s.w.heads + head]),
-        fresh);
+    if (s.w.self)
+        add(sum, pst_cu_vec_load<W>(s.in + d * s.ld_in + column), s.w.factor(s.w.self[d * s.w.heads + head]),
+            fresh);
     const int64_t end = s.indptr[d + 1];
     for (int64_t e = s.indptr[d]; e < end; e += AT_ONCE) {
         pst_cu_vec<W> row[AT_ONCE];
@@ -144,7 +146,8 @@ struct spreading {
 void launch_spread(struct pst_queue *q, const struct pst_block *block, spreading f, int64_t width)
 {
     float *to = f.grad_in + f.column;
-    pst_cu_each(q, f, block->dsts, width);
+    if (f.w.self)
+        pst_cu_each(q, f, block->dsts, width);
     if (block->edges == 0 || width == 0)
         return;
     const float *from = f.grad_out + (f.w.average ? f.column % f.w.dim : f.column);
@@ -245,7 +248,8 @@ void pst_k_gat_sum_grad(struct pst_queue *q, const struct pst_block *block, cons
     if (!grad_right)
         return;
     const righting r = {f.sorted, (int32_t)gat->heads, grad_score, grad_self, grad_right};
-    pst_cu_each(q, r, block->dsts, gat->heads);
+    if (alpha_self)
+        pst_cu_each(q, r, block->dsts, gat->heads);
     if (block->edges > 0)
         pst_cu_scatter<1>(q, f.sorted, r, grad_right, gat->heads, gat->heads);
 }

@@ -376,8 +376,8 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory =
-         "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage and loss=cross_entropy|mse and inputs=features",
+     .memory = "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage|rgat and loss=cross_entropy|mse and "
+               "inputs=features",
      .requests = PST_REQUESTS_NEEDS,
      .flags = PST_PORT_ORDERED,
      .whole_if = "norm=batch"},

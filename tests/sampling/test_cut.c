@@ -14,14 +14,15 @@
 #include "stages/lib/sampling/splits.h"
 #include "common/store/store.h"
 
-enum { VERTICES = 2000, SEEDS = 150, HOPS = 2 };
+enum { VERTICES = 2000, SEEDS = 150, HOPS = 2, TIMES = 1000 };
 
 struct world {
     int64_t indptr[VERTICES + 1];
     int32_t *indices;
     struct pst_csc graph;
     int64_t seeds[SEEDS], fanout[HOPS];
-    struct pst_dataset dataset; /* only edge_weights */
+    struct pst_dataset dataset; /* only edge_weights and times */
+    int32_t vertex_time[VERTICES], *edge_time;
     struct pst_sampling_opened algorithm;
     struct pst_filler filler;
     void *slot;
@@ -47,6 +48,14 @@ static void world_open(struct world *w, const char *algorithm, const char *optio
     for (int64_t e = 0; e < w->graph.edges; e++)
         weights[e] = (float)(e * 7 % 11);
     w->dataset.edge_weights.map = weights;
+    w->edge_time = malloc((size_t)w->graph.edges * sizeof *w->edge_time);
+    for (int64_t v = 0; v < VERTICES; v++) {
+        w->vertex_time[v] = (int32_t)(v * 61 % TIMES);
+        for (int64_t e = w->indptr[v]; e < w->indptr[v + 1]; e++)
+            w->edge_time[e] = (int32_t)((w->indices[e] * 377 + v * 59) % TIMES);
+    }
+    w->dataset.edge_times.map = w->edge_time;
+    w->dataset.vertex_times.map = w->vertex_time;
     const struct pst_sampling_setup setup = {.dataset = &w->dataset,
                                              .graph = &w->graph,
                                              .hops = HOPS,
@@ -73,6 +82,7 @@ static void world_close(struct world *w)
     free((void *)(uintptr_t)w->dataset.edge_weights.map);
     free(w->slot);
     free(w->indices);
+    free(w->edge_time);
 }
 
 static pst_rc announce(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last)
@@ -179,6 +189,101 @@ static void all_cut_and_whole_are_equal(void **state)
     cut_and_whole_are_equal("weighted", "correct=0", 0.2);
     cut_and_whole_are_equal("ladies", "", 0.35);
     cut_and_whole_are_equal("ladies", "layer_sizes=200:100", 0.35);
+    cut_and_whole_are_equal("temporal", "", 0.2);
+}
+
+/* The time of the edge from u into v. */
+static int32_t time_of(const struct world *w, int64_t u, int64_t v)
+{
+    for (int64_t e = w->indptr[v]; e < w->indptr[v + 1]; e++)
+        if (w->indices[e] == u)
+            return w->edge_time[e];
+    fail_msg("there is no edge from %lld into %lld", (long long)u, (long long)v);
+    return 0;
+}
+
+/* The latest time of the edges on paths to destination d of hop h. */
+static int32_t latest(const struct world *w, int h, int32_t d)
+{
+    const struct pst_minibatch *mb = w->slot;
+    const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
+    int32_t most = -1;
+    for (int hop = h; hop < HOPS; hop++) { /* d is also a destination of later hops */
+        const int32_t *indptr = pst_minibatch_at(mb, mb->indptr_at[hop]),
+                      *indices = pst_minibatch_at(mb, mb->indices_at[hop]);
+        for (int32_t e = indptr[d]; e < indptr[d + 1]; e++) {
+            const int32_t time = time_of(w, vertices[indices[e]], vertices[d]),
+                          below = hop + 1 < HOPS ? latest(w, hop + 1, indices[e]) : -1;
+            most = time > most ? time : most;
+            most = below > most ? below : most;
+        }
+    }
+    return most;
+}
+
+/* No path of edges to a seed has an edge that is later, in batches of many seeds that share neighbours. */
+static void a_seed_sees_nothing_that_is_later(void **state)
+{
+    (void)state;
+    struct world w;
+    int64_t edges = 0;
+    world_open(&w, "temporal", "", 1);
+    for (uint64_t batch = 0; batch < 10; batch++) {
+        assert_true(fill(&w, batch, 0, SEEDS));
+        const struct pst_minibatch *mb = w.slot;
+        const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
+        for (int32_t s = 0; s < mb->n[0]; s++)
+            if (latest(&w, 0, s) > w.vertex_time[vertices[s]])
+                fail_msg("seed %lld of time %d sees an edge of time %d", (long long)vertices[s],
+                         w.vertex_time[vertices[s]], latest(&w, 0, s));
+        edges += ((const int32_t *)pst_minibatch_at(mb, mb->indptr_at[0]))[mb->n[0]];
+    }
+    assert_true(edges > 1000);
+    world_close(&w);
+}
+
+/* Of a vertex that is the only seed, each edge that is early enough is as likely to be drawn. */
+static void early_edges_are_as_likely(void **state)
+{
+    (void)state;
+    enum { HUB = 40, DRAWS = 20000 };
+    struct world w;
+    int64_t count[120] = {0}, copies[120] = {0}, early = 0;
+    int32_t indptr[2];
+    int64_t out[6];
+    const int64_t vertex = HUB;
+    world_open(&w, "temporal", "", 1);
+    w.vertex_time[HUB] = TIMES / 3;
+    for (int64_t e = w.indptr[HUB]; e < w.indptr[HUB + 1]; e++) {
+        early += w.edge_time[e] <= TIMES / 3;
+        for (int64_t other = w.indptr[HUB]; other < w.indptr[HUB + 1]; other++)
+            copies[e - w.indptr[HUB]] += w.indices[e] == w.indices[other];
+    }
+    for (uint64_t batch = 0; batch < DRAWS; batch++) {
+        const struct pst_sample_key key = {.seed = 3, .batch = batch};
+        const struct pst_sampling_hop hop = {.graph = &w.graph,
+                                             .key = &key,
+                                             .fanout = 6,
+                                             .vertices = &vertex,
+                                             .n = 1,
+                                             .indptr = indptr,
+                                             .out = out,
+                                             .capacity = 6};
+        assert_int_equal(w.algorithm.algorithm->draw(w.algorithm.state, &hop), PST_OK);
+        assert_int_equal(indptr[1], 6);
+        for (int i = 0; i < 6; i++)
+            for (int64_t e = w.indptr[HUB]; e < w.indptr[HUB + 1]; e++)
+                count[e - w.indptr[HUB]] += w.indices[e] == out[i];
+    }
+    assert_true(early > 20 && early < 60);
+    const double p = 6.0 / (double)early;
+    for (int64_t e = 0; e < 120; e++) {
+        const bool there = w.edge_time[w.indptr[HUB] + e] <= TIMES / 3;
+        const double off = (double)count[e] - (there ? DRAWS * p : 0);
+        if (copies[e] == 1 || !there) /* a neighbour that comes several times is drawn more often */
+            assert_true(off * off <= (there ? 4.5 * 4.5 * DRAWS * p * (1 - p) : 0));
+    }
+    world_close(&w);
 }
 
 static int64_t vertices_of(struct world *w, uint64_t batch)
@@ -260,6 +365,7 @@ static void bad_options_are_refused(void **state)
     refused("labor", "layers=1", false, "has no option \"layers\"; its options are: iterations");
     refused("weighted", "", true, "draws without replacement");
     refused("weighted", "", false, "has no weights of edges");
+    refused("temporal", "", false, "lacks times");
     refused("ladies", "", true, "draws without replacement");
     refused("ladies", "layer_sizes=5", false, "layer_sizes has 1 numbers, but fanout has 2");
     refused("ladies", "layer_sizes=5:", false, "not a valid value of layer_sizes");
@@ -271,10 +377,9 @@ static void bad_options_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_cut_and_whole_are_equal),
-        cmocka_unit_test(options_save_vertices),
-        cmocka_unit_test(batches_depend_on_each_other),
-        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(all_cut_and_whole_are_equal),  cmocka_unit_test(a_seed_sees_nothing_that_is_later),
+        cmocka_unit_test(early_edges_are_as_likely),    cmocka_unit_test(options_save_vertices),
+        cmocka_unit_test(batches_depend_on_each_other), cmocka_unit_test(bad_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,10 @@ static struct pst_rng_stream any_stream(enum pst_rng_use use)
     return pst_rng_stream_of(use, rnd(UINT64_MAX), (uint32_t)rnd(9), rnd(1u << 20), (uint32_t)rnd(8));
 }
 
+struct temporal_arrays {
+    struct both edge_time, vertex_time, fanout, table, until;
+};
+
 /* Different vertices of a graph with small and large lists. */
 static struct run run_new(void)
 {
@@ -204,6 +208,156 @@ static void test_weighted(void **state)
     }
 }
 
+/* A relation for each entry, in any order; rarely one does not exist. */
+static struct both relations_new(const struct run *r, int relations)
+{
+    struct both b = both_new((size_t)r->g.host.edges * I32);
+    int32_t *at = b.host;
+    const int usual = 1 + (int)rnd((uint64_t)relations);
+    for (int64_t e = 0; e < r->g.host.edges; e++)
+        at[e] = (int32_t)rnd((uint64_t)(rnd(20) ? usual : relations));
+    if (rnd(12) == 0 && r->g.host.edges > 0)
+        at[rnd((uint64_t)r->g.host.edges)] = rnd(2) ? relations : -1;
+    send(&b);
+    return b;
+}
+
+static struct both fanouts_new(int relations, bool equal)
+{
+    struct both b = both_new((size_t)relations * I32);
+    const int fanout = random_fanout();
+    for (int i = 0; i < relations; i++)
+        ((int32_t *)b.host)[i] = equal && relations < 5 ? fanout : random_fanout() % 70;
+    send(&b);
+    return b;
+}
+
+/* Edges that each list can give at most. */
+static int64_t typed_capacity(const struct run *r, const int32_t *fanout, int relations, bool replace)
+{
+    int64_t most = 0;
+    for (int i = 0; replace && i < relations; i++)
+        most += fanout[i] > 0 ? fanout[i] : 0;
+    return r->edges + r->n * most;
+}
+
+static void test_typed(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        const int relations = rnd(3) ? 1 + (int)rnd(40) : 1 + (int)rnd(PST_K_RELATIONS_MAX);
+        const bool replace = relations < 40 && rnd(4) == 0, told = rnd(4), one = rnd(10) == 0;
+        struct both relation = relations_new(&r, relations), fanout = fanouts_new(relations, rnd(2));
+        const int64_t whole = typed_capacity(&r, fanout.host, relations, replace),
+                      capacity = rnd(12) ? whole : (int64_t)rnd((uint64_t)whole + 1);
+        struct both of = both_new((size_t)whole * I32);
+        int64_t most = 0;
+        for (int i = 0; i < relations; i++)
+            most += pst_max_i64(0, ((int32_t *)fanout.host)[i]);
+        both_free(&r.out);
+        r.out = both_new((size_t)whole * I64);
+        int64_t *scratch = malloc((size_t)pst_k_typed_words(relations, most) * sizeof *scratch);
+        struct pst_k_typed how = {.relation = one ? NULL : relation.host,
+                                  .fanout = fanout.host,
+                                  .relations = one ? 1 : relations,
+                                  .replace = replace};
+        const struct pst_sample_key key = {rnd(UINT64_MAX), (uint32_t)rnd(9), (uint32_t)rnd(8),
+                                           rnd(1u << 20)};
+        (void)damage(&r);
+        const pst_rc rc = cpu->sample_typed(NULL, &r.g.host, &how, &key, r.vertices.host, r.n, scratch,
+                                            r.indptr.host, r.out.host, told ? of.host : NULL, capacity);
+        how.relation = one ? NULL : relation.device;
+        how.fanout = fanout.device;
+        assert_int_equal(cuda->sample_typed_n(queue, &r.g.device, &how, &key, r.vertices.device, count_of(&r),
+                                              NULL, r.indptr.device, r.out.device, told ? of.device : NULL,
+                                              capacity, total_of(&r)),
+                         PST_OK);
+        if (rc == PST_E_LIMIT) { /* a wrong relation may come later: CUDA's twin sees all lists first */
+            (void)cuda->wait(queue, why);
+        } else {
+            same_sample(&r, rc, false);
+            const size_t edges = rc == PST_OK ? (size_t)((int32_t *)r.indptr.host)[r.n] : 0;
+            same_bytes(&of, told ? edges * I32 : 0, "relations");
+        }
+        free(scratch);
+        both_free(&relation);
+        both_free(&fanout);
+        both_free(&of);
+        run_free(&r);
+    }
+}
+
+static struct both times_new(int64_t n, int32_t latest)
+{
+    struct both b = both_new((size_t)n * I32);
+    for (int64_t i = 0; i < n; i++)
+        ((int32_t *)b.host)[i] = (int32_t)rnd((uint64_t)latest + 1);
+    send(&b);
+    return b;
+}
+
+/* Both twins on one hop. The second hop of a batch has the limits that the first has spread. */
+static pst_rc temporal_hop(struct run *r, const struct temporal_arrays *t, struct pst_k_typed how,
+                           struct pst_k_limits limits, int64_t capacity)
+{
+    const struct pst_sample_key key = {rnd(UINT64_MAX), 0, limits.first ? 0 : 1, rnd(1u << 20)};
+    const int32_t most = *(int32_t *)t->fanout.host;
+    int64_t *scratch = malloc((size_t)pst_k_typed_words(1, most > 0 ? most : 0) * sizeof *scratch);
+    limits.vertex_time = t->vertex_time.host;
+    limits.table = t->table.host;
+    how.time = t->edge_time.host;
+    how.fanout = t->fanout.host;
+    const pst_rc rc = cpu->sample_temporal(NULL, &r->g.host, &how, &limits, &key, r->vertices.host, r->n,
+                                           t->until.host, scratch, r->indptr.host, r->out.host, capacity);
+    free(scratch);
+    limits.vertex_time = t->vertex_time.device;
+    limits.table = t->table.device;
+    how.time = t->edge_time.device;
+    how.fanout = t->fanout.device;
+    assert_int_equal(cuda->sample_temporal_n(queue, &r->g.device, &how, &limits, &key, r->vertices.device,
+                                             count_of(r), t->until.device, NULL, r->indptr.device,
+                                             r->out.device, capacity, total_of(r)),
+                     PST_OK);
+    same_sample(r, rc, false);
+    if (rc == PST_OK) {
+        same_bytes(&t->until, (size_t)r->n * I32, "limits of the hop's vertices");
+        same_bytes(&t->table, t->table.bytes, "limits");
+    }
+    return rc;
+}
+
+static void test_temporal(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        struct temporal_arrays t = {.edge_time = times_new(r.g.host.edges, rnd(4) ? 50 : INT32_MAX - 1),
+                                    .vertex_time = times_new(r.g.host.vertices, 60),
+                                    .fanout = both_new(I32),
+                                    .table = both_new((size_t)r.g.host.vertices * sizeof(uint64_t)),
+                                    .until = both_new((size_t)(r.n + 20) * I32)};
+        *(int32_t *)t.fanout.host = random_fanout() % 300;
+        send(&t.fanout);
+        const struct pst_k_typed how = {.relations = 1, .replace = rnd(4) == 0};
+        const int64_t whole = typed_capacity(&r, t.fanout.host, 1, how.replace);
+        both_free(&r.out);
+        r.out = both_new((size_t)whole * I64);
+        struct pst_k_limits limits = {.batch = 1 + (uint32_t)rnd(9), .first = true};
+        const int64_t damaged = damage(&r), capacity = damaged < r.edges ? damaged : whole;
+        if (temporal_hop(&r, &t, how, limits, capacity) == PST_OK) {
+            limits.first = false;
+            (void)temporal_hop(&r, &t, how, limits, capacity);
+        }
+        struct both *all[] = {&t.edge_time, &t.vertex_time, &t.fanout, &t.table, &t.until};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            both_free(all[i]);
+        run_free(&r);
+    }
+}
+
 /* Weights of any size, some of them 0. */
 static void test_shares(void **state)
 {
@@ -231,8 +385,9 @@ static void test_shares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranked),   cmocka_unit_test(test_labor),  cmocka_unit_test(test_ladies),
-        cmocka_unit_test(test_weighted), cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_ranked),   cmocka_unit_test(test_labor), cmocka_unit_test(test_ladies),
+        cmocka_unit_test(test_weighted), cmocka_unit_test(test_typed), cmocka_unit_test(test_temporal),
+        cmocka_unit_test(test_shares),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }

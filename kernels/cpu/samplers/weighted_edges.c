@@ -20,11 +20,12 @@ static int64_t look_at(const struct weighted *w, int64_t vertex, struct pst_cpu_
     int64_t there = 0, n = 0;
     for (int64_t i = 0; i < list.degree; i++) {
         const float weight = w->edges->edge_weight[list.begin + i];
-        if (!pst_k_rank_edge_good(weight) ||
-            !pst_cpu_list_knows(w->graph, pst_cpu_list_at(w->graph, list.begin + i)))
+        if (!pst_k_rank_edge_good(weight))
             return PST_E_FORMAT;
         if (!(weight > 0))
             continue;
+        if (w->fanout != 0 && !pst_cpu_list_knows(w->graph, pst_cpu_list_at(w->graph, list.begin + i)))
+            return PST_E_FORMAT;
         there++;
         if (most > 0)
             n = pst_cpu_list_offer(

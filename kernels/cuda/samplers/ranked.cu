@@ -66,15 +66,16 @@ struct bound {
 
 __device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t i, pst_cu_list list, int64_t e)
 {
+    const float w = s.edges.edge_weight ? s.edges.edge_weight[list.begin + e] : 1;
+    if (!(w > 0))
+        return NEVER;
     const int64_t id = pst_cu_list_at(s.graph, list.begin + e);
     if (!pst_cu_list_knows(s.graph, id)) {
         pst_cu_fault(s.status, PST_E_FORMAT);
         return 0;
     }
-    if (!s.edges.edge_weight)
-        return pst_k_rank_key(&s.ranks, id);
-    const float w = s.edges.edge_weight[list.begin + e];
-    return w > 0 ? pst_k_rank_edge(&s.edges.stream, s.vertices[i], e, w) : NEVER;
+    return s.edges.edge_weight ? pst_k_rank_edge(&s.edges.stream, s.vertices[i], e, w)
+                               : pst_k_rank_key(&s.ranks, id);
 }
 
 /* Finds the value of the next bits that the last kept entry has; *need: its number among those with it. */

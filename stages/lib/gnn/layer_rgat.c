@@ -1,9 +1,7 @@
-/* layer_rgat.c: layers of R-GAT (layer.h), on CPUs: the vertices' own terms as in layer_relations.c, and
- * attention within each relation. A relation has its distinct sources as rows of its own (types.h): their
- * input x, and their products z = x W_r. The scores of destinations are x q_r. One task does all backward
- * work of a relation, so sums have a fixed order. */
-#include <math.h>
-
+/* layer_rgat.c: layers of R-GAT (layer.h): the vertices' own terms as in layer_relations.c, and attention
+ * within each relation. A relation has its distinct sources as rows of its own (types.h): their input x, and
+ * their products z = x W_r. The scores of destinations are x q_r. One task does all backward work of a
+ * relation, so sums have a fixed order. */
 #include "stages/lib/gnn/layer.h"
 
 /* The columns of the input of a relation's destinations: 0 in the first layer if their type has no features.
@@ -82,6 +80,7 @@ struct relation {
     pst_real *x, *x_dst; /* of its sources and destinations; then their gradients */
     pst_real *z, *right, *left, *alpha;
     pst_real *grad_z, *grad_right, *grad_left, *grad_alpha;
+    pst_real *grad; /* rows of the block: gradients of what destinations get */
 };
 
 static struct relation relation_at(const struct step *s, int k)
@@ -115,6 +114,7 @@ static struct relation relation_at(const struct step *s, int k)
         .grad_right = real_at(m, at->grad_right) + srcs * heads,
         .grad_left = real_at(m, at->grad_left) + dsts * heads,
         .grad_alpha = real_at(m, at->grad_alpha) + edges * heads,
+        .grad = real_at(m, s->pass->term_grad[s->l]) + dsts * pst_gnn_width(layer->out),
     };
 }
 
@@ -161,63 +161,35 @@ static void enter(struct step *s)
     run_tasks(s, products_task, s->model->config.types->relations);
 }
 
-static pst_real leaky(pst_real score)
+/* The relation's edges between its own rows, for the kernels of attention. */
+static struct pst_block block_of_relation(const struct relation *r)
 {
-    return score > 0 ? score : (pst_real)PST_GAT_SLOPE * score;
+    return (struct pst_block){.indptr = r->block->indptr,
+                              .indices = r->block->local,
+                              .dsts = r->block->dsts,
+                              .edges = r->block->edges,
+                              .sources = r->block->srcs};
 }
 
-/* The coefficients of head h for entry i of the block's destinations. */
-static void softmax(const struct relation *r, int64_t i, int64_t h)
-{
-    const int64_t heads = r->gat.heads;
-    const int32_t begin = r->block->indptr[i], end = r->block->indptr[i + 1];
-    pst_real most = -(pst_real)INFINITY;
-    double sum = 0;
-    for (int32_t e = begin; e < end; e++) {
-        pst_real *score = &r->alpha[e * heads + h];
-        *score = leaky(r->left[i * heads + h] + r->right[r->block->local[e] * heads + h]);
-        most = *score > most ? *score : most;
-    }
-    for (int32_t e = begin; e < end; e++) {
-        const double power = exp((double)(r->alpha[e * heads + h] - most));
-        r->alpha[e * heads + h] = (pst_real)power;
-        sum += power;
-    }
-    for (int32_t e = begin; e < end; e++)
-        r->alpha[e * heads + h] = (pst_real)(r->alpha[e * heads + h] / sum);
-}
+static const struct pst_dropout no_dropout = {.rate = 0};
 
-/* The part of the output, or of its gradient, that belongs to a head; *share: of the head in it. */
-static int64_t column_of(const struct pst_gat *gat, int64_t h, pst_real *share)
-{
-    *share = gat->average ? (pst_real)1 / (pst_real)gat->heads : 1;
-    return gat->average ? 0 : h * gat->dim;
-}
-
-/* Adds what entry i of the block's destinations gets from its neighbours. */
-static void attend(const struct relation *r, int64_t i, pst_real *y)
-{
-    const int64_t heads = r->gat.heads, dim = r->gat.dim;
-    for (int64_t h = 0; h < heads; h++) {
-        pst_real share;
-        pst_real *restrict out = y + column_of(&r->gat, h, &share);
-        softmax(r, i, h);
-        for (int32_t e = r->block->indptr[i]; e < r->block->indptr[i + 1]; e++) {
-            const pst_real alpha = share * r->alpha[e * heads + h], *restrict z =
-                                                                        r->z + r->block->local[e] * r->ld_z +
-                                                                        h * dim;
-            for (int64_t j = 0; j < dim; j++)
-                out[j] += alpha * z[j];
-        }
-    }
-}
-
+/* Adds what rows at..at+n of the output get from their neighbours. Their entries in the block begin at
+ * `first`, which is at most `at`, so each task writes its own rows of `product`. */
 static void attend_rows(const struct step *s, const struct relation *r, int64_t at, int64_t n)
 {
-    pst_real *y = real_at(s->model, s->pass->y[s->l]);
-    const int64_t ld = pst_gnn_width(s->model->layer[s->l].out), end = pst_gnn_entry_of(r->block, at + n);
-    for (int64_t i = pst_gnn_entry_of(r->block, at); i < end; i++)
-        attend(r, i, y + r->block->dst[i] * ld);
+    const struct pst_block block = block_of_relation(r);
+    const int64_t out = s->model->layer[s->l].out, ld = pst_gnn_width(out),
+                  first = pst_gnn_entry_of(r->block, at), rows = pst_gnn_entry_of(r->block, at + n) - first;
+    pst_real *y = real_at(s->model, s->pass->y[s->l]),
+             *product = real_at(s->model, s->pass->product[s->l]) + at * ld;
+    if (rows == 0)
+        return;
+    s->twin->gat_softmax(s->q, &block, &r->gat, first, rows, r->left, r->right, NULL, &no_dropout, r->alpha,
+                         NULL);
+    s->twin->gat_sum(s->q, &block, &r->gat, first, rows, r->alpha, NULL, &no_dropout, r->z, r->ld_z,
+                     product - first * ld, ld);
+    s->twin->mean_grad_n(s->q, s->batch->typed->identity, r->block->dst + first, rows, rows,
+                         s->pass->dst[s->l], product, ld, y, ld, out);
 }
 
 static void forward(const struct step *s, int64_t at, int64_t n, int worker)
@@ -233,44 +205,20 @@ static void forward(const struct step *s, int64_t at, int64_t n, int worker)
 
 /* ---- backward ----------------------------------------------------------------------------------- */
 
-/* From the gradient g of an output row to those of the scores and of z, for entry i and head h. */
-static void attend_grad(const struct relation *r, int64_t i, int64_t h, const pst_real *g)
-{
-    const int64_t heads = r->gat.heads, dim = r->gat.dim;
-    const int32_t begin = r->block->indptr[i], end = r->block->indptr[i + 1];
-    pst_real share;
-    const pst_real *restrict grad = g + column_of(&r->gat, h, &share);
-    double mean = 0; /* of the gradients of the coefficients, by the coefficients */
-    for (int32_t e = begin; e < end; e++) {
-        const int64_t u = r->block->local[e];
-        const pst_real alpha = r->alpha[e * heads + h], *restrict z = r->z + u * r->ld_z + h * dim;
-        pst_real *restrict grad_z = r->grad_z + u * r->ld_z + h * dim, dot = 0;
-        for (int64_t j = 0; j < dim; j++) {
-            dot += grad[j] * z[j];
-            grad_z[j] += alpha * share * grad[j];
-        }
-        r->grad_alpha[e * heads + h] = share * dot;
-        mean += (double)(alpha * share * dot);
-    }
-    for (int32_t e = begin; e < end; e++) {
-        const int64_t u = r->block->local[e];
-        const bool above = r->left[i * heads + h] + r->right[u * heads + h] > 0;
-        const pst_real score = r->alpha[e * heads + h] * (r->grad_alpha[e * heads + h] - (pst_real)mean) *
-                               (above ? 1 : (pst_real)PST_GAT_SLOPE);
-        r->grad_left[i * heads + h] += score;
-        r->grad_right[u * heads + h] += score;
-    }
-}
-
+/* From the gradient of the output to those of the scores and of z. */
 static void attend_grads(const struct step *s, const struct relation *r)
 {
-    const int64_t heads = r->gat.heads, ld = pst_gnn_width(s->model->layer[s->l].out);
+    const struct pst_block block = block_of_relation(r);
+    const int64_t heads = r->gat.heads, out = s->model->layer[s->l].out, ld = pst_gnn_width(out);
+    const uint64_t row = (uint64_t)ld * sizeof(pst_real);
     clear(s, r->grad_z, r->block->srcs * r->ld_z);
     clear(s, r->grad_right, r->block->srcs * heads);
-    clear(s, r->grad_left, r->block->dsts * heads);
-    for (int64_t i = 0; i < r->block->dsts; i++)
-        for (int64_t h = 0; h < heads; h++)
-            attend_grad(r, i, h, s->grad + r->block->dst[i] * ld);
+    s->twin->gather(s->q, s->grad, row, r->block->dst, r->grad, row, NULL, r->block->dsts,
+                    (uint64_t)out * sizeof(pst_real));
+    s->twin->gat_softmax_grad(s->q, &block, &r->gat, 0, r->block->dsts, r->left, r->right, r->alpha, NULL,
+                              &no_dropout, r->z, r->ld_z, r->grad, ld, r->grad_alpha, NULL, r->grad_left);
+    s->twin->gat_sum_grad(s->q, &block, &r->gat, 0, heads * r->gat.dim, r->alpha, NULL, &no_dropout, r->grad,
+                          ld, r->grad_z, r->ld_z, r->grad_alpha, NULL, r->grad_right);
     s->twin->gat_scores_grad(s->q, &r->gat, r->z, r->ld_z, r->block->srcs, r->weights.right, r->grad_right,
                              r->grad_z, r->ld_z, r->grads.right);
 }

@@ -28,11 +28,6 @@ static pst_rc check_config(const struct pst_gnn_config *c)
     if (c->model == PST_GNN_RGAT && c->attention_dropout > 0)
         return pst_fail(PST_E_ARG, "attention_dropout is %g, which only the model gat has: set it to 0",
                         c->attention_dropout);
-    if (c->model == PST_GNN_RGAT && c->device != NULL && pst_device_is_cuda(c->device))
-        return pst_fail(PST_E_UNSUPPORTED,
-                        "the model rgat runs only on CPUs, but the trainer is on %s: place the "
-                        "trainer on a CPU, or choose the model rgcn or rsage",
-                        c->device->name);
     if (!c->aggregate && c->model != PST_GNN_GRAPHSAGE)
         return pst_fail(PST_E_ARG,
                         "aggregate is none, which only the model graphsage has: set aggregate to mean");

@@ -55,7 +55,7 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     *x = (struct pst_expander_device){
         .device = device, .graph = *device_graph, .algorithm = algorithm, .size = *size};
     const int64_t vertices = size->n[size->hops], edges = most_edges(size);
-    void *table = NULL, *found, *ids, *indptr, *numbers, *weights = NULL;
+    void *table = NULL, *found, *ids, *indptr, *numbers, *weights = NULL, *relations = NULL;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
     if (rc == PST_OK)
         rc = take_seeds(x);
@@ -69,9 +69,12 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
         rc = take(x, PST_EXPAND_DEVICE_NUMBERS, sizeof *x->numbers, "a batch's numbers", &numbers);
     if (rc == PST_OK && pst_sampling_has(algorithm, PST_SAMPLING_WEIGHS))
         rc = take(x, edges, sizeof *x->weights, "a hop's weights", &weights);
+    if (rc == PST_OK && pst_sampling_has(algorithm, PST_SAMPLING_TYPED))
+        rc = take(x, edges, sizeof *x->relations, "a hop's relations", &relations);
     if (rc != PST_OK)
         return rc;
     x->weights = weights;
+    x->relations = relations;
     if (algorithm->algorithm->place != NULL)
         rc = algorithm->algorithm->place(algorithm->state, device);
     if (rc != PST_OK)
@@ -90,8 +93,8 @@ void pst_expander_device_release(struct pst_expander_device *x)
 {
     if (x->device == NULL)
         return;
-    void *const taken[] = {x->table, x->seeds,  x->staged,  x->vertices,
-                           x->ids,   x->indptr, x->numbers, x->weights};
+    void *const taken[] = {x->table,  x->seeds,   x->staged,  x->vertices, x->ids,
+                           x->indptr, x->numbers, x->weights, x->relations};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         pst_device_give(x->device, taken[i]);
     *x = (struct pst_expander_device){0};
@@ -123,7 +126,8 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                                                 .out = x->ids,
                                                 .capacity = size->edges[h],
                                                 .total = pst_expand_device_edges(x, h),
-                                                .weight = x->weights};
+                                                .weight = x->weights,
+                                                .relation = x->relations};
     if (fanout == 0) /* the number of edges is 0 already */
         (void)twin->fill(q, x->indptr, 0, ((size_t)room(x, h) + 1) * sizeof *x->indptr);
     else
@@ -137,6 +141,9 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                         PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDPTR), block->digest);
     twin->copy_digest_n(q, block->local, block->indices, edges, sizeof *block->local,
                         PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_INDICES), block->digest);
+    if (x->relations)
+        twin->copy_digest_n(q, x->relations, block->relations, edges, sizeof *x->relations,
+                            PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_RELATIONS), block->digest);
     if (!x->weights)
         return;
     twin->edge_shares_n(q, x->indptr, dsts, x->weights);

@@ -21,10 +21,11 @@ struct pst_expander_device {
         size; /* the largest minibatch: sizes the memory below, on the device unless it says so */
     struct pst_dedup *table;
     int64_t *seeds, *vertices, *ids;
-    int64_t *staged;  /* the seeds in pinned memory, from which the device copies them */
-    float *weights;   /* of one hop; NULL: the algorithm does not weigh edges */
-    int32_t *indptr;  /* of one hop */
-    int64_t *numbers; /* see the functions below */
+    int64_t *staged;    /* the seeds in pinned memory, from which the device copies them */
+    float *weights;     /* of one hop; NULL: the algorithm does not weigh edges */
+    int32_t *relations; /* the same for an algorithm that tells relations apart */
+    int32_t *indptr;    /* of one hop */
+    int64_t *numbers;   /* see the functions below */
 };
 
 /* Numbers in device memory: the number of vertices after h hops (0: the seeds), the number of edges of hop h,
@@ -56,12 +57,13 @@ PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device 
 PST_API void pst_expander_device_release(struct pst_expander_device *x);
 
 /* The destination of a hop's block, in memory that kernels can write: indptr (without its first number, which
- * is 0), indices and, if the algorithm weighs edges, weights, as in minibatch.h. local: room for the indices
- * in the device's memory; hops may share it. *digest, in the device's memory: the hashes of the three arrays
- * are added to it (minibatch.h). */
+ * is 0), indices and, if the algorithm has them, weights and relations of edges, as in minibatch.h. local:
+ * room for the indices in the device's memory; hops may share it. *digest, in the device's memory: the hashes
+ * of the arrays are added to it (minibatch.h). */
 struct pst_expand_device_block {
     int32_t *indptr, *indices;
     float *weights;
+    int32_t *relations;
     int32_t *local;
     uint64_t *digest;
 };

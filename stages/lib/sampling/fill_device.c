@@ -111,8 +111,12 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
     uint64_t *hashes = (uint64_t *)(void *)pst_expand_device_own(x, HASHES);
     for (int h = 0; h < hops; h++)
         blocks[h] = (struct pst_expand_device_block){
-            (int32_t *)(void *)(slot + l->indptr_at[h]), (int32_t *)(void *)(slot + l->indices_at[h]),
-            l->size.weights ? (float *)(void *)(slot + l->weights_at[h]) : NULL, d->local, hashes};
+            (int32_t *)(void *)(slot + l->indptr_at[h]),
+            (int32_t *)(void *)(slot + l->indices_at[h]),
+            l->size.weights ? (float *)(void *)(slot + l->weights_at[h]) : NULL,
+            l->size.relations ? (int32_t *)(void *)(slot + l->relations_at[h]) : NULL,
+            d->local,
+            hashes};
     const pst_rc rc = pst_expand_device(&d->expander, key, d->filler->fanout, job->seeds, job->n, blocks);
     if (rc != PST_OK)
         return rc;
@@ -123,6 +127,8 @@ static pst_rc enqueue(struct pst_filler_device *d, const struct pst_fill_job *jo
     if (l->stride_bytes > 0 && requests_on_device(d->filler))
         request_rows(d, slot);
     pst_expand_device_record(&d->expander, OWN);
+    if (d->filler->types != NULL && cached != NULL) /* rows without features are not requested */
+        (void)x->device->twin->fill(x->device->q, cached, 0, l->features_bytes);
     if (d->cache)
         bring_rows(d, cached != NULL ? cached : slot + l->features_at);
     return PST_OK;

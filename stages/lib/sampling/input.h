@@ -70,6 +70,7 @@ struct pst_sampling_input_params {
          .into = PST_INTO(state_, member_.topology),                                                         \
          .def = "\"mmap\"",                                                                                  \
          .choices = "mmap|memory|ssd",                                                                       \
+         .choice_if = "ssd if algorithm=uniform",                                                            \
          .help = "where the edges are: mmap: in mapped files, of which the system keeps parts in memory; "   \
                  "memory: all in memory; ssd: a disk stage reads the sectors with the drawn neighbours"},    \
     {                                                                                                        \
@@ -85,10 +86,10 @@ struct pst_sampling_input_params {
      .into = PST_INTO(state_, member_.algorithm),                                                            \
      .def = "\"uniform\"",                                                                                   \
      .equals = "plan.algorithm",                                                                             \
-     .help =                                                                                                 \
-         "the sampling algorithm: uniform, labor, ladies, weighted, typed, or the path of a shared object, " \
-         "for example "                                                                                      \
-         "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                            \
+     .help = "the sampling algorithm: uniform, labor, ladies, weighted, typed, temporal, or the path of a "  \
+             "shared object, "                                                                               \
+             "for example "                                                                                  \
+             "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                        \
      .fixed = true,                                                                                          \
      .path = PST_PATH_OR_NAME},                                                                              \
         {.name = "options",                                                                                  \

@@ -124,12 +124,7 @@ static pst_rc open_on_device(struct pst_sampling *s)
                                "seeds is edges, which a sampler on %s cannot sample: place the sampler on a "
                                "CPU",
                                s->device.name)
-                : s->filler.types == NULL
-                    ? pst_expand_device_queue_for(&s->device, &s->filler.layout.size)
-                    : pst_fail(PST_E_UNSUPPORTED,
-                               "%s has vertices of several types, which a sampler on %s cannot sample: place "
-                               "the sampler on a CPU",
-                               s->in.ds.dir, s->device.name);
+                    : pst_expand_device_queue_for(&s->device, &s->filler.layout.size);
     if (rc == PST_OK)
         rc = pst_topology_on_device(&s->device, &s->in.graph, s->params->input.gpu_topology_bytes, &graph,
                                     &s->topology_in_place);

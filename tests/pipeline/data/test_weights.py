@@ -1,5 +1,5 @@
-"""Weights of edges: imported from arrays and from text, with everything that an import does to edges; what is refused;
-and the sampler that uses them."""
+"""Weights and times of edges: imported from arrays and from text, with everything that an import does to edges; what is refused;
+and the samplers that use them."""
 import numpy as np
 from harness import *
 from importing import *
@@ -137,6 +137,72 @@ def weighted_trains_on_them():
                 "params.algorithm=weighted", "--report", s.path("report.json"), "--run-dir", s.path("run"))
         with open(s.path("report.json")) as f:
             assert json.load(f)["epochs"][0]["loss"] < 3
+
+
+@test
+def times_follow_their_edges():
+    edges, _ = edges_of(5)
+    rng = np.random.default_rng(6)
+    time, own = rng.integers(0, 40, COUNT), rng.integers(0, 50, VERTICES).astype(np.int32)
+    with Scratch() as s:
+        s.arrays("n", edges=edges, edge_times=time, vertex_times=own)
+        for args in ((), ("--dedupe",), ("--symmetrize",), ("--transpose", "--self-loops", "remove")):
+            s.get("npy", s.path("n"), *args)
+            want = []
+            for a, b, t in zip(*edges.tolist(), time.tolist()):
+                if a == b and "--self-loops" in args:
+                    continue
+                pair = (b, a) if "--transpose" not in args else (a, b)
+                want += [(*p, t) for p in ({pair, pair[::-1]} if "--symmetrize" in args else {pair})]
+            want = sorted(set(want) if "--dedupe" in args else want)
+            at = s.array("indptr")
+            target = np.repeat(np.arange(len(at) - 1), np.diff(at))
+            assert sorted(zip(target.tolist(), s.array("indices").tolist(), s.array("edge_times").tolist())) == want, args
+            assert np.array_equal(s.array("vertex_times"), own)
+            assert s.manifest()["penstock_dataset"] == 9
+            command("verify", s.path("out"))
+        sums = s.sums()
+        command("export", s.path("out"), s.path("x"), "--quiet")
+        s.get("npy", s.path("x"))
+        assert s.sums() == sums
+        r = command("export", s.path("out"), s.path("y"), "--format", "csv", "--quiet", code=None)
+        assert r.returncode and "has times, which csv cannot hold" in r.stderr, r.stderr
+        for change, why in (({"edge_times": time - 1}, "time of edge"), ({"edge_times": time + 2 ** 31}, "expected 0 to 2147483647"),
+                            ({"edge_times": time[1:]}, "expected a time for each of 900 edges, found 899"),
+                            ({"edge_weights": time.astype(np.float32)}, "the edges have weights, so they cannot have times"),
+                            ({"vertex_times": own - 60}, "expected a time of at least 0"), ({"vertex_times": own[1:]}, "one for each vertex"),
+                            ({"vertex_times": own.astype(np.int64)}, "times of int32")):
+            s.arrays("b", **{"edges": edges, "edge_times": time, "vertex_times": own, **change})
+            r = s.get("npy", s.path("b"), code=None)
+            assert r.returncode and why in r.stderr, (why, r.stderr)
+            shutil.rmtree(s.path("b"))
+        r = s.get("npy", s.path("n"), "--self-loops", "add", code=None)
+        assert r.returncode and "nothing says when the loops came to be" in r.stderr, r.stderr
+
+
+@test
+def temporal_trains_on_them():
+    """However batches are arranged, also cut, and on a virtual GPU; without times it is refused."""
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        with Place() as p:
+            command("gen", "community", p.path("d"), "--vertices", 1500, "--seed", 4, "--times", "--quiet")
+            command("verify", p.path("d"))
+            pipeline = os.path.join(ROOT, "pipelines", "hyperion.json")
+            run = lambda *more: p.run(pipeline, "--epochs", 2, "--set", "params.algorithm=temporal", "--set", "params.batch=128", *more,
+                                      data=p.path("d")).report
+            base = run()
+            for more in (("--set", "stages.sampler.instances=2"), ("--set", "stages.planner.params.cpu_cache=0")):
+                assert run(*more)["weights_digest"] == base["weights_digest"], more
+            cut = run("--set", "stages.sampler.params.margin=0.4")
+            assert cut["sampler"]["micro_batches"] > cut["sampler"]["batches"], cut["sampler"]
+            assert abs(cut["epochs"][-1]["loss"] - base["epochs"][-1]["loss"]) < 1e-4 * base["epochs"][-1]["loss"]
+            gpu = run("--set", 'stages.sampler.place={"device": "cuda:0"}')
+            assert gpu["digest"] == base["digest"] and gpu["weights_digest"] == base["weights_digest"]
+            r = p.run(pipeline, "--set", "params.algorithm=temporal", code=None)
+            assert r.code != 0 and "lacks times" in r.err, r.err
+    finally:
+        os.environ.pop("PENSTOCK_CUDA")
 
 
 if __name__ == "__main__":

@@ -225,5 +225,16 @@ def kills_leave_nothing():
             kill_ends(run, victim, 0.2)
 
 
+@test
+def algorithms_that_read_whole_lists_are_refused():
+    """By `check`, before anything starts; a shared object decides when it opens."""
+    for algorithm in ("typed", "labor", "ladies", "weighted", "temporal"):
+        r = command("check", HYPERION, "--set", "params.topology=ssd", "--set", f"params.algorithm={algorithm}", code=2)
+        told = [line for line in r.stderr.splitlines() if "topology can be ssd only if algorithm=uniform" in line]
+        assert told and len(told) == len(r.stderr.splitlines()), r.stderr
+    command("check", HYPERION, "--set", "params.topology=ssd", "--set", "params.algorithm=./mine.so")
+    command("check", HYPERION, "--set", "params.topology=ssd")
+
+
 if __name__ == "__main__":
     main()

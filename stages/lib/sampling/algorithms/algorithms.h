@@ -16,9 +16,9 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed) X(temporal)
 
-#define PST_SAMPLING_ABI 5 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 6 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
@@ -43,7 +43,7 @@ enum pst_sampling_traits {
     /* A vertex's neighbours depend on all destinations of the hop. A batch that is too large for its slot is
      * sampled whole, and then cut (cut.h). So equal (key, destinations) must give equal neighbours. */
     PST_SAMPLING_WHOLE = 2,
-    PST_SAMPLING_TYPED = 4, /* its edges have relations; it runs on CPUs, and is not PST_SAMPLING_WHOLE */
+    PST_SAMPLING_TYPED = 4, /* its edges have relations; it is not PST_SAMPLING_WHOLE */
 };
 
 /* One hop, drawn on the CPU. The algorithm writes indptr[0..n] and the ids of the drawn in-neighbours: those
@@ -88,8 +88,9 @@ struct pst_sampling_device_hop {
     int32_t *indptr;
     int64_t *out;
     int64_t capacity;
-    int64_t *total; /* gets indptr[n] */
-    float *weight;  /* as above */
+    int64_t *total;    /* gets indptr[n] */
+    float *weight;     /* as above */
+    int32_t *relation; /* as above */
 };
 
 /* An upper bound of the result of one hop from n vertices. */

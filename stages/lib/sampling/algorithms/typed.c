@@ -2,31 +2,28 @@
  * A relation and a vertex together are drawn for as one vertex of a graph without types, so a graph of one
  * relation gets the sample that `uniform` draws. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/error.h"
 #include "common/store/store.h"
+#include "kernels/samplers.h"
+#include "stages/lib/device/device.h"
 #include "stages/lib/sampling/algorithms/algorithms.h"
-
-#define RELATIONS_MAX 1024 /* each takes memory; more are those of knowledge graphs */
 
 struct typed {
     struct pst_ints fanouts;    /* of each relation; none: the fanout of the hop */
     const int64_t *by_relation; /* (relations, hops), or NULL: as in pst_sampling_setup */
+    const int64_t *of_hop;      /* the fanout of each hop */
     int hops;
     const struct pst_dataset *dataset;
+    int64_t edges;
     const int32_t *relation; /* of each entry of the graph's lists; NULL: there is one relation */
     int relations;
     bool replace;
-    int64_t *degree;       /* of the vertex's relations, and where they begin in `entry` */
-    int64_t *begin;        /* relations + 1 */
-    int64_t *id, *degrees; /* of the relations that the vertex has: what is drawn for */
-    int32_t *of;           /* which relations these are */
-    int32_t *indptr;
-    int64_t *entry; /* places in the vertex's list, by relation */
-    int64_t entries;
-    int64_t *position;
-    int64_t positions;
+    int32_t *fanout;  /* of each relation, in the hop that is drawn */
+    int64_t *scratch; /* pst_k_typed_words */
+    int64_t words;
+    const int32_t *device_relation;
+    int32_t *device_fanout; /* (hops, relations) */
 };
 
 static const struct pst_sampling_option options[] = {
@@ -81,10 +78,10 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
 {
     struct typed *t = state;
     const struct pst_dataset *ds = setup->dataset;
-    if (ds->relations > RELATIONS_MAX)
+    if (ds->relations > PST_K_RELATIONS_MAX)
         return pst_fail(PST_E_LIMIT,
                         "the dataset %s has %lld relations; the algorithm typed supports at most %d", ds->dir,
-                        (long long)ds->relations, RELATIONS_MAX);
+                        (long long)ds->relations, PST_K_RELATIONS_MAX);
     if (t->fanouts.count > 0 && t->fanouts.count != (uint32_t)pst_max_i64(1, ds->relations))
         return pst_fail(PST_E_ARG,
                         "options: fanouts has %u numbers, but the dataset %s has %lld relations: give one "
@@ -95,20 +92,15 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
                         "options: fanouts cannot be set, because the parameter fanout has numbers for "
                         "each edge type already: remove one of them");
     t->by_relation = setup->fanout_by_relation;
+    t->of_hop = setup->fanout;
     t->hops = setup->hops;
     t->dataset = ds;
+    t->edges = setup->graph->edges;
     t->relation = ds->edge_relation.map;
     t->relations = t->relation != NULL ? (int)ds->relations : 1;
     t->replace = setup->replace;
-    const size_t n = (size_t)t->relations;
-    t->degree = calloc(n, sizeof *t->degree);
-    t->begin = calloc(n + 1, sizeof *t->begin);
-    t->id = calloc(n, sizeof *t->id);
-    t->degrees = calloc(n, sizeof *t->degrees);
-    t->of = calloc(n, sizeof *t->of);
-    t->indptr = calloc(n + 1, sizeof *t->indptr);
-    return t->degree != NULL && t->begin != NULL && t->id != NULL && t->degrees != NULL && t->of != NULL &&
-                   t->indptr != NULL
+    t->fanout = calloc((size_t)t->relations, sizeof *t->fanout);
+    return t->fanout != NULL
                ? PST_OK
                : pst_fail(PST_E_NOMEM, "out of memory: cannot sample %d relations", t->relations);
 }
@@ -116,14 +108,8 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
 static void close_typed(void *state)
 {
     struct typed *t = state;
-    free(t->degree);
-    free(t->begin);
-    free(t->id);
-    free(t->degrees);
-    free(t->of);
-    free(t->indptr);
-    free(t->entry);
-    free(t->position);
+    free(t->fanout);
+    free(t->scratch);
 }
 
 static int traits(const void *state)
@@ -143,121 +129,103 @@ static struct pst_sampling_bound bound(const void *state, const struct pst_csc *
     return (struct pst_sampling_bound){.edges = edges, .vertices = n + edges};
 }
 
-/* Makes room for n numbers, whose old values are not kept. */
-static pst_rc grow(int64_t **array, int64_t *room, int64_t n)
+static struct pst_k_typed kernel_of(const struct typed *t, const int32_t *relation, const int32_t *fanout)
 {
-    if (n <= *room)
-        return PST_OK;
-    int64_t *more = malloc((size_t)(2 * n) * sizeof *more);
-    if (more == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot sort the %lld neighbours of a vertex by relation",
-                        (long long)n);
-    free(*array);
-    *array = more;
-    *room = 2 * n;
-    return PST_OK;
+    return (struct pst_k_typed){
+        .relation = relation, .fanout = fanout, .relations = t->relations, .replace = t->replace};
 }
 
-/* Sorts the places of a list by relation, in their order. Returns in *n how many relations there are. */
-static pst_rc sort_list(struct typed *t, int64_t first, int64_t degree, int64_t vertex, int64_t *n)
+/* Writes the fanouts of a hop. Returns the sum of those above 0. */
+static int64_t put_fanouts(const struct typed *t, int hop, int64_t fanout, int32_t *to)
 {
-    const int32_t *relation = t->relation != NULL ? t->relation + first : NULL;
-    pst_rc rc = grow(&t->entry, &t->entries, degree);
-    if (rc != PST_OK)
-        return rc;
-    memset(t->degree, 0, (size_t)t->relations * sizeof *t->degree);
-    for (int64_t e = 0; e < degree; e++) {
-        const int32_t r = relation != NULL ? relation[e] : 0;
-        if (r < 0 || r >= t->relations)
-            return pst_fail(PST_E_FORMAT,
-                            "%s: an edge of vertex %lld has relation %d, but there are only %d relations; "
-                            "`penstock verify` shows details",
-                            t->dataset->edge_relation.path, (long long)vertex, r, t->relations);
-        t->degree[r]++;
-    }
-    *n = 0;
-    for (int r = 0; r < t->relations; r++) {
-        t->begin[r + 1] = t->begin[r] + t->degree[r];
-        if (t->degree[r] == 0)
-            continue;
-        t->of[*n] = r;
-        t->degrees[*n] = t->degree[r];
-        t->id[(*n)++] = vertex * t->relations + r;
-    }
-    for (int64_t e = 0; e < degree; e++) {
-        const int32_t r = relation != NULL ? relation[e] : 0;
-        t->entry[t->begin[r] + --t->degree[r]] = e;
-    }
-    return PST_OK;
-}
-
-/* The place of a draw: entries of a relation are in falling order. */
-static int64_t place_of(const struct typed *t, int32_t r, int64_t position)
-{
-    return t->entry[t->begin[r + 1] - 1 - position];
-}
-
-static int64_t id_at(const struct pst_csc *graph, int64_t e)
-{
-    return graph->index_bytes == 4 ? ((const int32_t *)graph->indices)[e]
-                                   : ((const int64_t *)graph->indices)[e];
-}
-
-/* Draws places for the relations from `from` to `to` of those that the vertex has. */
-static pst_rc pick(struct typed *t, const struct pst_sampling_hop *h, int64_t from, int64_t to, int fanout)
-{
-    const int64_t n = to - from;
     int64_t most = 0;
-    for (int64_t i = from; i < to; i++)
-        most += fanout < 0 ? t->degrees[i] : fanout; /* with replacement, more than the degree */
-    pst_rc rc = grow(&t->position, &t->positions, most);
-    return rc != PST_OK ? rc
-                        : pst_k_pick(NULL, h->key, t->id + from, t->degrees + from, n, fanout, t->replace,
-                                     t->indptr, t->position, t->positions);
+    for (int r = 0; r < t->relations; r++) {
+        to[r] = (int32_t)fanout_of(t, r, hop, fanout);
+        most += pst_max_i64(0, to[r]);
+    }
+    return most;
 }
 
-/* Writes what was picked. */
-static pst_rc write_edges(const struct typed *t, const struct pst_sampling_hop *h, int64_t first,
-                          int64_t from, int64_t to, int64_t *used)
+/* Makes room for draws of at most `most` neighbours of a vertex. */
+static pst_rc grow(struct typed *t, int64_t most)
 {
-    if (t->indptr[to - from] > h->capacity - *used)
-        return PST_E_LIMIT;
-    for (int64_t i = from; i < to; i++) {
-        for (int32_t e = t->indptr[i - from]; e < t->indptr[i - from + 1]; e++, ++*used) {
-            h->out[*used] = id_at(h->graph, first + place_of(t, t->of[i], t->position[e]));
-            if (h->relation != NULL)
-                h->relation[*used] = t->of[i];
-        }
-    }
+    const int64_t words = pst_k_typed_words(t->relations, most);
+    if (words <= t->words)
+        return PST_OK;
+    free(t->scratch);
+    t->words = 0;
+    t->scratch = malloc((size_t)words * sizeof *t->scratch);
+    if (t->scratch == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot draw %lld neighbours of a vertex by relation",
+                        (long long)most);
+    t->words = words;
     return PST_OK;
 }
 
-static pst_rc draw_vertex(struct typed *t, const struct pst_sampling_hop *h, int64_t vertex, int64_t *used)
+/* Names an edge whose relation does not exist, if that is what the kernel found. */
+static pst_rc explain(const struct typed *t, const struct pst_sampling_hop *h)
 {
-    const int64_t first = h->graph->indptr[vertex], degree = h->graph->indptr[vertex + 1] - first;
-    const bool each = t->fanouts.count > 0 || t->by_relation != NULL; /* one relation after the other */
-    int64_t n = 0;
-    pst_rc rc = sort_list(t, first, degree, vertex, &n);
-    for (int64_t from = 0, to; from < n && rc == PST_OK; from = to) {
-        const int fanout = (int)fanout_of(t, t->of[from], (int)h->key->hop, h->fanout);
-        to = each ? from + 1 : n;
-        rc = fanout != 0 ? pick(t, h, from, to, fanout) : PST_OK;
-        if (rc == PST_OK && fanout != 0)
-            rc = write_edges(t, h, first, from, to, used);
+    for (int64_t i = 0; i < h->n && t->relation != NULL; i++) {
+        const int64_t v = h->vertices[i];
+        if (v < 0 || v >= h->graph->vertices)
+            return PST_E_FORMAT;
+        for (int64_t e = pst_max_i64(0, h->graph->indptr[v]);
+             e < pst_min_i64(h->graph->edges, h->graph->indptr[v + 1]); e++)
+            if (t->relation[e] < 0 || t->relation[e] >= t->relations)
+                return pst_fail(PST_E_FORMAT,
+                                "%s: an edge of vertex %lld has relation %d, but there are only %d "
+                                "relations; `penstock verify` shows details",
+                                t->dataset->edge_relation.path, (long long)v, t->relation[e], t->relations);
     }
-    return rc;
+    return PST_E_FORMAT;
 }
 
 static pst_rc draw(void *state, const struct pst_sampling_hop *h)
 {
-    int64_t used = 0;
-    pst_rc rc = PST_OK;
-    h->indptr[0] = 0;
-    for (int64_t i = 0; i < h->n && rc == PST_OK; i++) {
-        rc = draw_vertex(state, h, h->vertices[i], &used);
-        h->indptr[i + 1] = (int32_t)used;
+    struct typed *t = state;
+    pst_rc rc = grow(t, put_fanouts(t, (int)h->key->hop, h->fanout, t->fanout));
+    if (rc != PST_OK)
+        return rc;
+    const struct pst_k_typed how = kernel_of(t, t->relation, t->fanout);
+    rc = pst_k_sample_typed(NULL, h->graph, &how, h->key, h->vertices, h->n, t->scratch, h->indptr, h->out,
+                            h->relation, h->capacity);
+    return rc == PST_E_FORMAT ? explain(t, h) : rc;
+}
+
+/* The relations of the edges, and the fanouts of all hops, in the device's memory. */
+static pst_rc place(void *state, struct pst_device *device)
+{
+    struct typed *t = state;
+    const uint64_t row = (uint64_t)t->relations * sizeof *t->fanout;
+    void *relation = NULL, *fanout = NULL;
+    if (t->device_fanout != NULL)
+        return PST_OK;
+    pst_rc rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)t->hops * row,
+                                "the fanouts of relations", &fanout);
+    if (rc == PST_OK && t->relation != NULL) {
+        const uint64_t bytes = (uint64_t)t->edges * sizeof *t->relation;
+        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, bytes, "the relations of edges", &relation);
+        if (rc == PST_OK)
+            rc = device->twin->copy(device->q, relation, t->relation, bytes);
     }
+    for (int h = 0; h < t->hops && rc == PST_OK; h++) {
+        (void)put_fanouts(t, h, t->of_hop[h], t->fanout);
+        rc = device->twin->copy(device->q, (char *)fanout + (uint64_t)h * row, t->fanout, row);
+        if (rc == PST_OK)
+            rc = pst_device_wait(device); /* t->fanout changes */
+    }
+    t->device_relation = relation;
+    t->device_fanout = fanout;
     return rc;
+}
+
+static pst_rc draw_on_device(void *state, const struct pst_sampling_device_hop *h)
+{
+    const struct typed *t = state;
+    const struct pst_k_typed how =
+        kernel_of(t, t->device_relation, t->device_fanout + (int64_t)h->key->hop * t->relations);
+    return h->device->twin->sample_typed_n(h->device->q, h->graph, &how, h->key, h->vertices, h->n, NULL,
+                                           h->indptr, h->out, h->relation, h->capacity, h->total);
 }
 
 const struct pst_sampling_algorithm pst_sampling_typed = {
@@ -271,4 +239,6 @@ const struct pst_sampling_algorithm pst_sampling_typed = {
     .traits = traits,
     .bound = bound,
     .draw = draw,
+    .place = place,
+    .draw_on_device = draw_on_device,
 };
