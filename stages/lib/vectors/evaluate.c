@@ -88,7 +88,7 @@ static int64_t edges_at_once(const struct pst_evaluation *e)
     return fit > GROUP ? fit : GROUP;
 }
 
-void pst_evaluation_warn(const struct pst_dataset *ds, struct pst_stage *stage)
+static void warn_of_no_edges(const struct pst_dataset *ds, struct pst_stage *stage)
 {
     const struct pst_array *edges;
     for (int part = PST_VAL; part <= PST_TEST; part++) {
@@ -101,8 +101,9 @@ void pst_evaluation_warn(const struct pst_dataset *ds, struct pst_stage *stage)
     }
 }
 
-pst_rc pst_evaluation_open(struct pst_evaluation *e, int threads)
+pst_rc pst_evaluation_open(struct pst_evaluation *e, struct pst_stage *stage, int threads)
 {
+    warn_of_no_edges(e->ds, stage);
     pst_rc rc = list_known(e);
     if (rc != PST_OK)
         return rc;

@@ -40,12 +40,11 @@ struct pst_evaluation {
     uint32_t *rows;
 };
 
-/* Sorts the known edges. e->ds, e->plan, e->tie, e->vectors and e->load are set. PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_evaluation_open(struct pst_evaluation *e, int threads);
+/* Sorts the known edges, and warns of each part, validation and test, that has no edges. e->ds, e->plan,
+ * e->tie, e->vectors and e->load are set. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_evaluation_open(struct pst_evaluation *e, struct pst_stage *stage,
+                                                int threads);
 PST_API void pst_evaluation_close(struct pst_evaluation *e);
-
-/* Warns of each part, validation and test, that has no edges. */
-PST_API void pst_evaluation_warn(const struct pst_dataset *ds, struct pst_stage *stage);
 
 /* Ranks the edges of a part. relations: their embeddings. sum->n is 0 if the part has no edges. Out of core
  * it reads every partition twice for each 64 MiB of ends and queries, or once with a sample. */

@@ -452,7 +452,6 @@ static pst_rc load_partition(void *arg, int partition)
 
 static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
 {
-    pst_evaluation_warn(&s->ds, s->stage);
     s->evaluation = (struct pst_evaluation){.ds = &s->ds,
                                             .plan = &s->plan,
                                             .tie = s->tie,
@@ -463,7 +462,7 @@ static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
                                             .gpu = s->gpu,
                                             .load = load_partition,
                                             .load_arg = &s->exchange};
-    return pst_evaluation_open(&s->evaluation, threads);
+    return pst_evaluation_open(&s->evaluation, s->stage, threads);
 }
 
 static pst_rc make_schedule(struct pst_vectors_owner *s)
