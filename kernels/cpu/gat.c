@@ -161,7 +161,8 @@ static void drop_row(const struct attention *a, int64_t d, const int64_t *vertic
                      const struct pst_rng_stream *layer, uint32_t threshold)
 {
     const struct pst_rng_stream of_v = pst_gat_stream_of(layer, vertices[d]);
-    drop_heads(&of_v, vertices[d], a->heads, threshold, a->alpha_self + d * a->heads);
+    if (a->alpha_self != NULL)
+        drop_heads(&of_v, vertices[d], a->heads, threshold, a->alpha_self + d * a->heads);
     for (int64_t e = a->block->indptr[d]; e < a->block->indptr[d + 1]; e++)
         drop_heads(&of_v, vertices[a->block->indices[e]], a->heads, threshold, a->alpha + e * a->heads);
 }

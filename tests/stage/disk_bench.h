@@ -181,7 +181,7 @@ static inline void for_bad_requests(void (*refuse)(struct pst_request bad, const
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .op = 2, .rows = 1}, "operation 2");
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .op = PST_REQUEST_WRITE, .rows = 1}, "writable");
     refuse((struct pst_request){.array = PST_ARRAY_COUNT, .rows = 1}, "expected 0 to");
-    refuse((struct pst_request){.array = PST_REQUEST_ARRAYS_MAX, .rows = 1}, "array 32");
+    refuse((struct pst_request){.array = PST_REQUEST_ARRAYS_MAX, .rows = 1}, "array 40");
     refuse((struct pst_request){.array = UINT16_MAX, .rows = 1}, "array 65535");
     refuse((struct pst_request){.array = PST_ARRAY_INDICES, .rows = 1}, "indices");
     refuse((struct pst_request){.array = PST_ARRAY_FEATURES, .row = ROWS, .rows = 1}, "rows from row");

@@ -224,7 +224,8 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].help = NULL, "no help");
     PARAMS_REFUSED(params[0].def = "10", "parameter n: its default is not valid");
     PARAMS_REFUSED(params[0].def = "{", "parameter n: its default is not valid");
-    PARAMS_REFUSED(params[0].equals = "in", "equals: expected PORT.PARAM or count(PORT.PARAM)");
+    PARAMS_REFUSED(params[0].equals = "in",
+                   "equals: expected PORT.PARAM, count(PORT.PARAM) or PORT.PARAM:VALUE=VALUE");
     PARAMS_REFUSED(params[0].equals = "count(in.n", "equals: expected PORT.PARAM");
     PARAMS_REFUSED(params[0].equals = "nothing.n", "equals: the stage has no port nothing");
     PARAMS_REFUSED(
@@ -329,7 +330,7 @@ static void test_binding(void **state)
     INTO_REFUSED(10, one[0].type = PST_PARAM_INTS,
                  "the struct member that stores this parameter has another type");
     INTO_REFUSED(0, one[0].path = PST_PATH_FILE, "only a string parameter can have path");
-    INTO_REFUSED(7, one[0].path = PST_PATH_OR_NAME + 1, "only a string parameter can have path");
+    INTO_REFUSED(7, one[0].path = PST_PATH_MACHINE + 1, "only a string parameter can have path");
     INTO_REFUSED(4, one[0].into.at = sizeof(struct bound) - 4,
                  "would be stored outside the stage's state, which has");
 }

@@ -188,7 +188,7 @@ def programs_are_installed_by_name():
         assert "twice" in say("complete", "--", "stages", "tw").stdout and '"twice"' in say("schema").stdout
         assert "no stage with this name is installed" in say("stages", "plain", code=2).stderr
         r = say("check", file, "--set", "stages.a.run=twic", code=2)
-        assert 'stage "twic" is not installed' in r.stderr and 'did you mean "twice"?' in r.stderr, r
+        assert 'stage "twic" is not installed' in r.stderr and 'did you mean twice?' in r.stderr, r
         say("check", file, stages=f":{mine}")
         assert 'stage "twice" is not installed' in say("check", file, stages="", code=2).stderr
         say("run", file, "--dataset", p.data, "--run-dir", p.path("run"))

@@ -212,7 +212,7 @@ def waiting_for_a_debugger(p, traced):
         time.sleep(1)
         assert run.process.poll() is None and not os.path.exists(os.path.join(run.run_dir, "report.json"))
         if traced:
-            subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "shell sleep 0.5", "-ex", "detach"], capture_output=True, timeout=60)
+            subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "continue"], capture_output=True, timeout=60)
             assert run.wait(30).report["sink"]["batches"] == 20
         else:
             run.process.send_signal(signal.SIGINT)
