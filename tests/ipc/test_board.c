@@ -374,7 +374,7 @@ static void test_hostile_pool(void **state)
         }
 }
 
-#define OPERATIONS 100000
+#define OPERATIONS 20000
 #define THREADS 4
 #define POOL_SLOTS 7
 
@@ -460,7 +460,7 @@ static void test_processes_share_a_board(void **state)
     struct pst_ring *ring = (struct pst_ring *)(void *)memory;
     struct pst_pool *pool = (struct pst_pool *)(void *)(memory + bytes);
     struct pst_lane lane;
-    enum { BATCHES = 20000 };
+    enum { BATCHES = 10000 };
     pst_ring_init(ring, CAPACITY, REFS);
     assert_true(pst_lane_open(&lane, ring, bytes));
     assert_int_equal(pst_pool_init(pool, 5, 1, false, false, 0), PST_OK);
