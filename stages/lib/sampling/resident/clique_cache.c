@@ -81,9 +81,8 @@ static pst_rc shared_by(const struct pst_stage *self, int replica, char **memory
     *memory = (char *)(uintptr_t)pst_shared_of(self, replica);
     return *memory != NULL ? PST_OK
                            : pst_fail(PST_E_STATE,
-                                      "replica %d of the sampler is of another rank, so its cache cannot be "
-                                      "read: with several "
-                                      "ranks, use another policy of the planner",
+                                      "replica %d of the sampler belongs to another rank, so its cache "
+                                      "cannot be read: with several ranks, use another policy of the planner",
                                       replica);
 }
 
@@ -91,7 +90,7 @@ static pst_rc map_members(struct pst_sampling_resident *r, const struct pst_stag
                           const struct pst_plan *plan, const struct pst_csc *graph, uint64_t stride)
 {
     const int64_t *ids;
-    char *memory;
+    char *memory = NULL;
     uint64_t at = 0;
     pst_rc rc = PST_OK;
     for (int k = 0; k < r->members && rc == PST_OK; k++) {
