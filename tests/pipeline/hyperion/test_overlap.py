@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import ROOT, Place, main, test  # noqa: E402
+from harness import ROOT, SAN, Place, main, test  # noqa: E402
 
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 HOPS = 2
@@ -91,7 +91,7 @@ def requests_of_a_hop_overlap_the_sampling_of_the_next():
         slow = ["stages.disk.params.backend=pread", "stages.disk.params.fault_delay_us=5000"]
         report, spans = traced(p, *slow)
         share = shared(spans, complete(report, spans))
-        assert share > 0.99, share
+        assert share > (0.9 if SAN else 0.99), share  # a sanitizer slows the threads by unequal factors
         report, spans = traced(p, *slow, "overlap=false")
         share = shared(spans, complete(report, spans))
         assert share == 0, share
