@@ -143,7 +143,7 @@ def training_from_memory():
 # ---- twelve runs, each with a bottleneck that takes three times as long as the rest ---------------
 
 THREADS = ["--group", "all"]
-PLANS = ["stages.planner.params.hotness=presample", "stages.planner.params.epochs=150", "params.batch=128", "epochs=1"]
+PLANS = ["stages.planner.params.hotness=presample", "stages.planner.params.epochs=600", "params.batch=128", "epochs=1"]
 SAMPLES = ["params.fanout=[20,20,20]", "params.batch=64", "epochs=25", "stages.trainer.run=discard", "stages.trainer.params={}",
            'links[2].to="trainer.in"']
 READS = ["stages.planner.params.cpu_cache=0", "stages.disk.params.backend=emulated", "stages.disk.params.preset=optane",
