@@ -2,6 +2,7 @@
 #include "common/machine/machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/pipeline/json/keys.h"
@@ -150,6 +151,13 @@ static json_t *links_of(uint64_t links)
         if (links >> i & 1)
             (void)json_array_append_new(list, json_integer(i));
     return list;
+}
+
+int pst_machine_device(const struct pst_machine *m, const char *place)
+{
+    const char *colon = strchr(place, ':');
+    const long number = colon ? strtol(colon + 1, NULL, 10) - (strncmp(place, "cuda:", 5) != 0) : -1;
+    return number >= 0 && number < m->ndevices ? (int)number : -1;
 }
 
 char *pst_machine_text(const struct pst_machine *m)

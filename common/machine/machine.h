@@ -43,6 +43,10 @@ struct pst_machine {
 PST_API PST_MUST_USE bool pst_machine_load(struct pst_machine *machine, const char *file,
                                            struct pst_diag *diag);
 
+/* The number of the device that a place, "cpu:1" or "cuda:0", stands for. -1: the machine has no such device.
+ */
+PST_API int pst_machine_device(const struct pst_machine *machine, const char *place);
+
 /* The text of a machine file; the caller frees it. NULL: out of memory. */
 PST_API char *pst_machine_text(const struct pst_machine *machine);
 

@@ -226,12 +226,9 @@ static void check_machine(const struct pst_pipeline *pl, int s, const struct pst
         return;
     pst_pipeline_param_path(pl, stage->name, param->name, path);
     for (int r = 0; r < pl->nstages; r++) {
-        const char *device = pl->stages[r].device, *colon = strchr(device, ':');
+        const char *device = pl->stages[r].device;
         const bool gpu = strncmp(device, "cuda:", 5) == 0;
-        if (pl->stages[r].replicas < 2 || !colon)
-            continue;
-        const long number = strtol(colon + 1, NULL, 10) - !gpu;
-        if (number < 0 || number >= m.ndevices)
+        if (pl->stages[r].replicas > 1 && pst_machine_device(&m, device) < 0)
             pst_json_error(
                 &pl->doc, diag, path,
                 "%s is on %s, but %s has only the devices %s to %s:%d: change replicas.places, or the "

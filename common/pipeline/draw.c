@@ -224,7 +224,11 @@ static int top_of(const struct layout *at, int stage)
 static void put_words(const char *class, int x, int y, const char *text, FILE *out)
 {
     char shown[BOX_CHARS + 1];
-    (void)snprintf(shown, sizeof shown, "%s", text);
+    size_t bytes = strlen(text);
+    if (bytes > BOX_CHARS)
+        for (bytes = BOX_CHARS; bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80;)
+            bytes--; /* not within a character of several bytes (UTF-8) */
+    (void)snprintf(shown, sizeof shown, "%.*s", (int)bytes, text);
     fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, x, y);
     put_xml(shown, out);
     fprintf(out, "</text>\n");
@@ -252,7 +256,7 @@ static void put_arrow(const struct layout *at, const struct pst_link_spec *link,
 
 static void draw_svg(const struct pst_graph *graph, const struct pst_pipeline *pl, FILE *out)
 {
-    char label[LABEL_MAX];
+    char label[LABEL_MAX] = "";
     struct layout at;
     lay_out(graph, pl, &at);
     fprintf(out,

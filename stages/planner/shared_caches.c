@@ -12,21 +12,6 @@
 
 /* ---- size: who gets the plan ---------------------------------------------------------------------- */
 
-/* The devices of the file by number: machine.h. */
-static pst_rc device_of(const struct pst_planner_shared *s, const struct pst_machine *m, const char *place,
-                        int *device)
-{
-    const bool gpu = strncmp(place, "cuda:", 5) == 0;
-    *device = (int)strtol(strchr(place, ':') + 1, NULL, 10) - !gpu;
-    return *device >= 0 && *device < m->ndevices
-               ? PST_OK
-               : pst_fail(PST_E_ARG,
-                          "a replica is on %s, but %s has only the devices %s to %s:%d: change "
-                          "replicas.places, or the parameter machine",
-                          place, s->machine, gpu ? "cuda:0" : "cpu:1", gpu ? "cuda" : "cpu",
-                          m->ndevices - gpu);
-}
-
 static pst_rc read_machine(const struct pst_planner_shared *s, struct pst_machine *m)
 {
     struct pst_diag diag = {.count = 0};
@@ -50,8 +35,14 @@ static pst_rc find_links(struct pst_planner_shared *s, const struct pst_stage *s
                             "replicas share caches only on CPUs, but one is on %s: use places such as cpu:1, "
                             "or another policy than %s",
                             place, pst_legion_policy_name(s->policy));
-        if (s->machine[0] != '\0')
-            rc = device_of(s, &m, place, &device[r]);
+        if (s->machine[0] == '\0')
+            continue;
+        device[r] = pst_machine_device(&m, place);
+        if (device[r] < 0)
+            rc = pst_fail(PST_E_ARG,
+                          "a replica is on %s, but %s has only the devices cpu:1 to cpu:%d: change "
+                          "replicas.places, or the parameter machine",
+                          place, s->machine, m.ndevices);
     }
     for (int r = 0; r < s->replicas && rc == PST_OK; r++)
         for (int other = 0; other < s->replicas; other++)

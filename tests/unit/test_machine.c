@@ -187,6 +187,19 @@ static void mistakes_are_told(void **state)
     told("{\"machine\": 1, \"name\": \"m\", " SOCKETS, "machine.json:1");
 }
 
+static void places_are_devices(void **state)
+{
+    (void)state;
+    const struct pst_machine m = {.ndevices = 8};
+    assert_int_equal(pst_machine_device(&m, "cpu:1"), 0);
+    assert_int_equal(pst_machine_device(&m, "cpu:8"), 7);
+    assert_int_equal(pst_machine_device(&m, "cuda:0"), 0);
+    assert_int_equal(pst_machine_device(&m, "cuda:7"), 7);
+    static const char *const none[] = {"cpu:0", "cpu:9", "cuda:8", "cpu"};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_int_equal(pst_machine_device(&m, none[i]), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +208,7 @@ int main(void)
         cmocka_unit_test(sixty_four_devices_end),
         cmocka_unit_test(shipped_machines),
         cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(places_are_devices),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
