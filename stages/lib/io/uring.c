@@ -1,6 +1,7 @@
 /* uring.c: io_uring with registered files, and with registered buffers if the memlock limit permits. */
 #include <errno.h>
 #include <liburing.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,10 @@ static void register_buffers(struct uring *u, const struct pst_io_config *config
                        strerror(-rc));
 }
 
+/* The kernel may map a new ring where a closed one was. This lock orders the two uses of that memory for
+ * ThreadSanitizer, which does not see that liburing maps and unmaps it. */
+static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Prefers completions that wait until we ask for them, instead of interrupting the thread. Kernels before 6.1
  * cannot do that. */
 static int make_ring(struct uring *u, unsigned depth)
@@ -72,8 +77,10 @@ static int make_ring(struct uring *u, unsigned depth)
                                         IORING_SETUP_TASKRUN_FLAG,
                                     IORING_SETUP_COOP_TASKRUN, 0};
     int rc = -EINVAL;
+    (void)pthread_mutex_lock(&mapping_lock);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && rc == -EINVAL; i++)
         rc = io_uring_queue_init(depth, &u->ring, IORING_SETUP_CLAMP | ways[i]);
+    (void)pthread_mutex_unlock(&mapping_lock);
     return rc;
 }
 
@@ -82,8 +89,11 @@ static void uring_close(struct pst_io_backend *b)
     struct uring *u = b->impl;
     if (u == NULL)
         return;
-    if (u->ring_made)
+    if (u->ring_made) {
+        (void)pthread_mutex_lock(&mapping_lock);
         io_uring_queue_exit(&u->ring);
+        (void)pthread_mutex_unlock(&mapping_lock);
+    }
     if (u->event >= 0)
         (void)close(u->event);
     free(u->buffers);
