@@ -1,4 +1,6 @@
 """penstock.Stage: foreign stages in a few lines; minibatches. test_torch.py: trainers in PyTorch."""
+import os
+import pty
 import random
 import re
 
@@ -194,6 +196,39 @@ with penstock.Stage("seen", "writes down its size message", params={{"deep": 3}}
             assert {name: size[name] for name in known} == known, (size, known)
             assert re.fullmatch("[0-9a-f]{16}", size["dataset_digest"]) and json.loads(size["identity"]), size
         assert resumed["resume"] == sorted(glob.glob(os.path.join(first.run_dir, "checkpoints", "*.safetensors")))[-1]
+
+
+DEBUGGED = """
+stage = penstock.Stage("t", "a test")
+with stage:
+    for number, batch in enumerate(stage):
+        if number == 1:
+            breakpoint()
+"""
+
+
+@test
+def breakpoint_asks_at_the_terminal():
+    with Place() as p:
+        argv = [PENSTOCK, "run", HYPERION, "--dataset", p.data, "--epochs", "1", "--set", "params.batch=100", "--debug",
+                "--set", f'stages.trainer={{"run": "{program(p, DEBUGGED)}"}}', "--run-dir"]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(PENSTOCK, [*argv, p.path("asked")])
+        text, said = b"", 0
+        try:
+            while part := os.read(terminal, 65536):
+                text += part
+                if text.count(b"(Pdb) ") > said:
+                    os.write(terminal, (b"p 7000 + number + len(batch.seeds)\n", b"continue\n")[said])
+                    said += 1
+        except OSError:
+            pass  # the run has ended, and the terminal with it
+        os.close(terminal)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status == 0 and said == 2 and b"7101" in text and b"batches/s" not in text, (status, text.decode())
+        r = Running([*argv, p.path("refused")], p.path("refused"), start_new_session=True).wait()
+        assert r.code == 1 and "breakpoint() in a stage needs a terminal" in r.err, r
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ static const char run_usage[] =
     "                     and no checkpoint\n"
     "  --debug[=STAGE]    print how to attach a debugger to each process, and accept that processes are "
     "stopped;\n"
-    "                     STAGE waits before it opens until a debugger is attached to it\n"
+    "                     STAGE waits before it opens until a debugger is attached to it; shows no "
+    "progress\n"
     "  --progress         show the progress in one line that changes, even if standard error is no "
     "terminal;\n"
     "                     otherwise a log gets a line every 30 s\n"
@@ -415,7 +416,7 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
                                   .ranks = args->ranks.ranks,
                                   .live = !args->quiet && args->ranks.rank == 0 &&
                                           (args->progress || isatty(STDERR_FILENO))};
-    if (!args->quiet && args->ranks.rank == 0)
+    if (!args->quiet && !args->debug && args->ranks.rank == 0) /* a line would disturb a debugger's prompt */
         opt.progress_s = opt.live ? LIVE_S : LOG_S;
     int lock, number;
     if (!can_wait_at(pl, args->debug_stage) || !open_dataset(pl, &ds))

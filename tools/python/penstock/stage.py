@@ -7,6 +7,7 @@
 """
 import collections
 import json
+import pdb
 import sys
 import time
 import types
@@ -34,6 +35,15 @@ def parameter(name, value):
     if "min" in fields or "max" in fields:  # one limit alone: the other is out of reach
         fields = {"min": -NO_LIMIT, "max": NO_LIMIT, **fields}
     return {"name": name, "type": kind, "help": name, **fields}
+
+
+def ask_at_the_terminal(*_, **__):
+    """breakpoint(): pdb at the terminal of `penstock run`. The program's own input is empty, and its output is a log."""
+    try:
+        stdin, stdout = open("/dev/tty"), open("/dev/tty", "w")
+    except OSError as error:
+        raise RuntimeError(f"breakpoint() in a stage needs a terminal: {error}. Start `penstock run` from a terminal, in the foreground") from None
+    pdb.Pdb(stdin=stdin, stdout=stdout).set_trace(sys._getframe(1))
 
 
 class Stage:
@@ -66,6 +76,8 @@ class Stage:
         if self.is_program and "--describe" in sys.argv[1:]:
             print(json.dumps(self.description))
             sys.exit(0)
+        if self.is_program and sys.breakpointhook is sys.__breakpointhook__:
+            sys.breakpointhook = ask_at_the_terminal
 
     # ---- the program's life -----------------------------------------------------------------------------------------
 
