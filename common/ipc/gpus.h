@@ -78,6 +78,9 @@ PST_API PST_MUST_USE pst_rc pst_gpus_open(const struct pst_gpus **gpus);
 int pst_gpus_count(char why[PST_GPUS_WHY_BYTES]);
 /* Can kernels of this GPU use the other GPU's memory? Always true for the same GPU. */
 bool pst_gpus_reach(int gpu, int other);
+/* From now on the two functions above answer for another machine, which has so many GPUs, at most
+ * PST_GPUS_MAX. Bit k of peers[i]: GPU i can use the memory of GPU k. For commands that start nothing. */
+PST_API void pst_gpus_assume(int gpus, const uint32_t *peers);
 
 /* N of "cuda:N"; -1 for another kind of device. */
 PST_API int pst_gpu_number(const char *device);

@@ -4,7 +4,7 @@
 
 #include "common/pipeline/graph_impl.h"
 
-#define LABEL_MAX 512
+#define LABEL_MAX 768
 
 /* ---- what stands at a stage and at a link ---------------------------------------------------------- */
 

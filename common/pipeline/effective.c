@@ -98,6 +98,9 @@ pst_rc pst_pipeline_write(const struct pst_pipeline *pl, const char *path)
     (void)json_object_set_new(root, "epochs", json_integer(pl->epochs));
     if (pl->dataset[0])
         (void)json_object_set_new(root, "dataset", json_string(pl->dataset));
+    json_t *place = json_object_get(root, "place");
+    if (json_object_get(place, "measured"))
+        (void)json_object_set_new(place, "measured", json_string(pl->measured));
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     const pst_rc rc =

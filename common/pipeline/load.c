@@ -9,6 +9,7 @@
 #include "common/pipeline/json/diag.h"
 #include "common/pipeline/graph.h"
 #include "common/pipeline/load_impl.h"
+#include "common/pipeline/place.h"
 #include "common/ipc/bus.h"
 #include "common/ipc/gpus.h"
 #include "common/util/install.h"
@@ -125,9 +126,30 @@ static void load_name(struct pst_pipeline_loading *ld)
         (void)snprintf(pl->name, sizeof pl->name, "pipeline");
 }
 
+/* The run that tells `auto` what a batch takes, and the rate between two GPUs. */
+static void load_measured(struct pst_pipeline_loading *ld, const json_t *place)
+{
+    struct pst_pipeline *pl = ld->pl;
+    const json_t *rate = json_object_get(place, "link_bytes_per_s");
+    const double given = json_is_number(rate) ? json_number_value(rate) : NAN;
+    pl->link_bytes_per_s = rate ? given : PST_PIPELINE_LINK_RATE;
+    if (rate && !(given >= PST_PIPELINE_LINK_RATE_MIN && given <= PST_PIPELINE_LINK_RATE_MAX))
+        pst_pipeline_error(
+            ld, "place.link_bytes_per_s",
+            "expected the bytes that go from one GPU to another in a second, %g to %g, found %s",
+            PST_PIPELINE_LINK_RATE_MIN, PST_PIPELINE_LINK_RATE_MAX,
+            json_is_number(rate) ? "another number" : pst_json_kind(rate));
+    if (!pst_pipeline_get_string(ld, place, "place", "measured", pl->measured, sizeof pl->measured))
+        return;
+    char *full = realpath(pl->measured, NULL);
+    if (full)
+        (void)snprintf(pl->measured, sizeof pl->measured, "%s", full);
+    free(full);
+}
+
 static void load_device(struct pst_pipeline_loading *ld)
 {
-    static const char *const keys[] = {"device"};
+    static const char *const keys[] = {"device", "measured", "link_bytes_per_s"};
     struct pst_pipeline *pl = ld->pl;
     const json_t *place = json_object_get(pl->doc.root, "place");
     if (place && !json_is_object(place)) {
@@ -135,7 +157,8 @@ static void load_device(struct pst_pipeline_loading *ld)
                            pst_json_kind(place));
         return;
     }
-    pst_pipeline_check_keys(ld, place, "place", keys, 1);
+    pst_pipeline_check_keys(ld, place, "place", keys, sizeof keys / sizeof keys[0]);
+    load_measured(ld, place);
     if (pst_pipeline_get_string(ld, place, "place", "device", pl->device, sizeof pl->device) &&
         !pl->device[0])
         pst_pipeline_error(ld, "place.device", "expected cpu:N, cuda:N or auto, found \"\"");
@@ -320,6 +343,7 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     load_head(&ld);
     pst_pipeline_load_stages(&ld);
     pst_pipeline_load_replicas(&ld);
+    pst_place_pair(pl, diag);
     check_bus_stages(&ld);
     pst_pipeline_load_links(&ld);
     pst_graph_check(pl, diag);

@@ -6,6 +6,9 @@
 
 #define PST_PIPELINE_EPOCHS_MAX 1000000
 #define PST_PIPELINE_BUS_DILATE_MAX 1e6
+#define PST_PIPELINE_LINK_RATE 12e9 /* between two GPUs, at least: PCIe 3.0 with 16 lanes */
+#define PST_PIPELINE_LINK_RATE_MIN 1e6
+#define PST_PIPELINE_LINK_RATE_MAX 1e13
 #define PST_PIPELINE_HINT_MAX 128 /* bytes of "; did you mean NAME?" */
 
 struct pst_pipeline_loading {

@@ -23,7 +23,7 @@ struct pst_pipeline_stage_spec {
     struct pst_caps caps;
     json_t *params; /* every parameter, in its normal form */
     char device[PST_PIPELINE_DEVICE_MAX];
-    char chosen[200];         /* the file says "auto": why this device was chosen; else empty */
+    char chosen[400];         /* the file says "auto": why this device was chosen; else empty */
     int sm_percent;           /* share of a GPU's multiprocessors; 100: all */
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
     char group[PST_NAME_MAX]; /* stages of a group share a process; empty: a process of its own */
@@ -47,6 +47,8 @@ struct pst_pipeline {
     char base_dir[PST_PATH_MAX];          /* the directory of the file */
     char dataset[PST_PATH_MAX];           /* empty: not given */
     char device[PST_PIPELINE_DEVICE_MAX]; /* for stages that name none and can run there; empty: cpu:0 */
+    char measured[PST_PATH_MAX]; /* a run whose times tell "auto" whether two GPUs pay; empty: none */
+    double link_bytes_per_s;     /* between two GPUs that reach each other */
     uint64_t seed;
     int64_t epochs;
     char stop_metric[PST_NAME_MAX];     /* a figure of the epochs' rows in the report */

@@ -21,6 +21,12 @@ bool pst_place_device_at(const struct pst_pipeline *pl, struct pst_diag *diag, c
 /* Is it cpu:N or cuda:N? */
 bool pst_place_names_device(const char *device);
 
+/* Whether stages that "auto" placed on a GPU share one: the stage that uses batches up (the trainer) gets
+ * another GPU than those that make them, if two GPUs reach each other and the measured run says that a batch
+ * is then faster. Writes the reason, with its figures, to `chosen` of each stage. Call it after devices and
+ * groups are known, and before links are. An error: the measured run cannot be read. */
+void pst_place_pair(struct pst_pipeline *pl, struct pst_diag *diag);
+
 /* Checks a list of cores: "0-3,6", each of which this machine has. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);
 

@@ -248,14 +248,22 @@ static json_t *shared_params(const struct pst_pipeline_schema_stage *stages, siz
 
 static json_t *place_schema(bool of_stage)
 {
-    json_t *members =
-        json_pack("{so}", "device",
-                  text(DEVICE_PATTERN, "cpu:N, cuda:N, or auto: the first GPU if the stage can use it"));
+    json_t *members = json_pack(
+        "{so}", "device", text(DEVICE_PATTERN, "cpu:N, cuda:N, or auto: a GPU if the stage can use it"));
     if (of_stage)
         (void)json_object_update_new(
             members,
             json_pack("{so so}", "cores", text(CORES_PATTERN, "the cores that it may run on: 0-3,6"),
                       "sm_percent", integer(1, 100, "largest share of a GPU's multiprocessors, under MPS")));
+    else
+        (void)json_object_update_new(
+            members,
+            json_pack("{so so}", "measured",
+                      text(NULL, "the directory of a run whose times tell auto whether two GPUs pay"),
+                      "link_bytes_per_s",
+                      described(json_pack("{ss sf sf}", "type", "number", "minimum",
+                                          PST_PIPELINE_LINK_RATE_MIN, "maximum", PST_PIPELINE_LINK_RATE_MAX),
+                                "bytes a second from one GPU to another (default: 12e9)")));
     return closed(members, of_stage ? "where the stage runs"
                                     : "where stages run that name no device and can run there");
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/ipc/gpus.h"
+#include "common/machine/machine.h"
 #include "common/run/mps.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/place.h"
@@ -16,6 +18,7 @@ static const char *const formats[] = {[PST_GRAPH_MERMAID] = "mermaid",
                                       [PST_GRAPH_TEXT] = "text",
                                       [PST_GRAPH_DOT] = "dot",
                                       [PST_GRAPH_SVG] = "svg"};
+#define MACHINE_HELP "  --machine FILE     check for the GPUs of a machine file instead of this machine's\n"
 #define FORMATS (sizeof formats / sizeof *formats)
 
 static bool read_format(const char *word, enum pst_graph_format *format)
@@ -29,18 +32,50 @@ static bool read_format(const char *word, enum pst_graph_format *format)
     return false;
 }
 
+/* Answers for the GPUs of a machine file from now on. False: the file is wrong, and its errors have been
+ * printed. */
+static bool assume_machine(const char *file)
+{
+    struct pst_diag diag = {0};
+    struct pst_machine m;
+    uint32_t peers[PST_GPUS_MAX] = {0};
+    const bool good = pst_machine_load(&m, file, &diag);
+    if (good && m.ndevices > PST_GPUS_MAX)
+        pst_diag_add(&diag, file, 0, "devices", "expected at most %d devices, found %d", PST_GPUS_MAX,
+                     m.ndevices);
+    else if (good) {
+        for (int i = 0; i < m.ndevices; i++)
+            peers[i] = (uint32_t)m.device[i].links;
+        pst_gpus_assume(m.ndevices, peers);
+    }
+    const bool ok = diag.count == 0;
+    pst_diag_print(&diag);
+    pst_diag_release(&diag);
+    return ok;
+}
+
+static bool take_option(struct pipeline_options *options, int code, enum pst_graph_format *format)
+{
+    return code == 'f'   ? read_format(optarg, format)
+           : code == 'm' ? assume_machine(optarg)
+                         : pipeline_option(options, code, optarg);
+}
+
 /* Parses the options of check, and of graph if format is not NULL. 0: go on; else the exit code plus one. */
 static int parse(int argc, char **argv, struct pipeline_options *options, const char *usage,
                  enum pst_graph_format *format)
 {
-    static const struct option of_graph[] = {
-        {"format", required_argument, NULL, 'f'}, PIPELINE_OPTIONS, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option of_graph[] = {{"format", required_argument, NULL, 'f'},
+                                             {"machine", required_argument, NULL, 'm'},
+                                             PIPELINE_OPTIONS,
+                                             {"help", no_argument, NULL, 'h'},
+                                             {0}};
     int c;
     optind = 1;
     while ((c = getopt_long(argc, argv, "h", format ? of_graph : of_graph + 1, NULL)) != -1) {
         if (c == 'h')
             printf("%s", usage);
-        if (c == 'h' || !(c == 'f' ? read_format(optarg, format) : pipeline_option(options, c, optarg))) {
+        if (c == 'h' || !take_option(options, c, format)) {
             fprintf(stderr, "%s", c == 'h' ? "" : usage);
             return c == 'h' ? 1 : 3;
         }
@@ -51,12 +86,37 @@ static int parse(int argc, char **argv, struct pipeline_options *options, const 
     return 3;
 }
 
+/* Was stage s placed for the reason of a stage before it? */
+static bool is_said(const struct pst_pipeline *pl, int s)
+{
+    bool said = false;
+    for (int i = 0; i < s; i++)
+        said = said || strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0;
+    return said;
+}
+
+/* The line of a pipeline that can run, and a line for each reason by which `auto` placed stages. */
+static void print_good(const char *file, const struct pst_pipeline *pl, const struct pst_graph *graph)
+{
+    printf("%s: ok, %d stage%s, %d route%s\n", file, pl->nstages, pl->nstages == 1 ? "" : "s", graph->nroutes,
+           graph->nroutes == 1 ? "" : "s");
+    for (int s = 0; s < pl->nstages; s++) {
+        if (!pl->stages[s].chosen[0] || is_said(pl, s))
+            continue;
+        for (int i = s; i < pl->nstages; i++)
+            if (strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0)
+                printf("%s%s on %s", i == s ? "  " : ", ", pl->stages[i].name, pl->stages[i].device);
+        printf(" (auto: %s)\n", pl->stages[s].chosen);
+    }
+}
+
 int cmd_check(int argc, char **argv)
 {
     static const char usage[] =
         "usage: penstock check [OPTION]... FILE...\n"
         "Checks pipelines, and the dataset if there is one, and prints every error. Starts nothing.\n"
-        "Exit code 0: all can run, 2: not.\n\n" PIPELINE_OPTIONS_HELP;
+        "Shows where `auto` places stages, and why. Exit code 0: all can run, 2: not.\n\n" MACHINE_HELP
+            PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     int end = parse(argc, argv, &options, usage, NULL);
     bool wrong = false;
@@ -65,8 +125,7 @@ int cmd_check(int argc, char **argv)
         struct pst_graph *graph = calloc(1, sizeof *graph);
         bool ok = graph && load_pipeline(&pl, graph, argv[i], &options) && named_dataset_suits(&pl);
         if (ok)
-            printf("%s: ok, %d stage%s, %d route%s\n", argv[i], pl.nstages, pl.nstages == 1 ? "" : "s",
-                   graph->nroutes, graph->nroutes == 1 ? "" : "s");
+            print_good(argv[i], &pl, graph);
         wrong = wrong || !ok;
         pst_pipeline_release(&pl);
         free(graph);
@@ -81,7 +140,7 @@ int cmd_graph(int argc, char **argv)
                                 "Draws a pipeline with its stages, places, routes, slots and copies.\n\n"
                                 "  --format mermaid|text|dot|svg\n"
                                 "                     how to draw it (default: mermaid): dot is for "
-                                "Graphviz, svg for browsers\n" PIPELINE_OPTIONS_HELP;
+                                "Graphviz, svg for browsers\n" MACHINE_HELP PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     enum pst_graph_format format = PST_GRAPH_MERMAID;
     int end = parse(argc, argv, &options, usage, &format);
