@@ -25,7 +25,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_STAGE_ABI 4
+#define PST_STAGE_ABI 5
 #define PST_REPLICAS_MAX 16 /* of one stage: as many as a pipeline can name devices of a kind */
 
 struct pst_stage; /* one running instance of a stage; its host owns it */
@@ -82,6 +82,8 @@ struct pst_port_desc {
     const char *hold_param; /* an INT parameter that is added to `hold`, which then may be 0 */
     const char *splits_if;  /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
     const char *whole_if;   /* IN: "PARAM=VALUE": if true, split batches are refused */
+    const char *near_if;    /* OUT, one-shot: "PARAM=VALUE|VALUE": if true, the copies of a stage that gets it
+                               read each other's memory, so all are on CPUs, and on one machine */
 };
 
 /* ---- the description: parameters ------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* agree.c: parameters that must be equal to a parameter of the stage that an input's slots come from; what
- * only one process can use, and two would. */
+ * only one process can use, and two would; copies of a stage that read each other's memory, and are too far
+ * apart. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,8 +239,47 @@ static void check_machine(const struct pst_pipeline *pl, int s, const struct pst
     }
 }
 
+/* ---- memory that copies of a stage read from each other ------------------------------------------ */
+
+/* "PARAM=VALUE" with the value that the parameter has, and the path of the parameter. */
+static void name_cause(const struct pst_pipeline *pl, const struct pst_pipeline_stage_spec *stage,
+                       const char *condition, char text[160], char path[PST_JSON_PATH_MAX])
+{
+    char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    (void)pst_condition_next(&condition, name, values);
+    const json_t *value = json_object_get(stage->params, name);
+    char *number = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    (void)snprintf(text, 160, "%.60s=%.90s", name, number ? number : json_string_value(value));
+    free(number);
+    pst_pipeline_param_path(pl, stage->name, name, path);
+}
+
+/* The stages that get the output of a link must be on CPUs, and the run on one machine. */
+static void check_near(const struct pst_pipeline *pl, const struct pst_link_spec *link, struct pst_diag *diag)
+{
+    const struct pst_pipeline_stage_spec *stage = &pl->stages[link->from], *to = &pl->stages[link->to];
+    const char *condition = pst_link_from(pl, link)->near_if;
+    char cause[160], path[PST_JSON_PATH_MAX], place[PST_JSON_PATH_MAX];
+    if (!condition || !pst_condition_holds(condition, stage->params))
+        return;
+    name_cause(pl, stage, condition, cause, path);
+    (void)snprintf(place, sizeof place, "stages.%s.place.device", to->origin);
+    if (strncmp(to->device, "cuda:", 5) == 0)
+        pst_json_error(&pl->doc, diag, to->replicas > 0 ? "replicas.places" : place,
+                       "with %s, copies of stage %s read each other's memory, which they can only on CPUs, "
+                       "but one is on %s: expected places such as cpu:1, or change %s",
+                       cause, to->origin, to->device, path);
+    if (pl->ranks > 1)
+        pst_json_error(&pl->doc, diag, path,
+                       "with %s, copies of stage %s read each other's memory, which they can only on one "
+                       "machine, but %d ranks were started: expected one rank, or change %s",
+                       cause, to->origin, pl->ranks, path);
+}
+
 void pst_graph_check_values(const struct pst_pipeline *pl, struct pst_diag *diag)
 {
+    for (int l = 0; l < pl->nlinks; l++)
+        check_near(pl, &pl->links[l], diag);
     for (int s = 0; s < pl->nstages; s++) {
         check_endpoint(pl, s, diag);
         for (const struct pst_param_desc *p = pl->stages[s].caps.desc->params; p && p->name; p++)

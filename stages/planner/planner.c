@@ -441,6 +441,7 @@ static const struct pst_port_desc ports[] = {
      .rank = -1,
      .memory = "cpu,pinned",
      .flags = PST_PORT_ONESHOT,
+     .near_if = "policy=" PST_LEGION_POLICY_CHOICES,
      .help = "the path of plan.json"},
     {0},
 };

@@ -206,6 +206,11 @@ static void test_descriptions(void **state)
     PORTS_REFUSED(ports[0].memory = "cpu,pinned if m=1", "memory: \"m=1\": unknown parameter m");
     PORTS_REFUSED(ports[1].splits_if = "n=x", "splits_if: \"n=x\": parameter n cannot have the value \"x\"");
     PORTS_REFUSED(ports[0].whole_if = "n=1 and ", "whole_if: \"n=1 and \" is not");
+    PORTS_REFUSED(ports[1].near_if = "n=1", "near_if: only a one-shot output can have it");
+    PORTS_REFUSED((ports[0].near_if = "n=1", ports[0].flags |= PST_PORT_ONESHOT),
+                  "near_if: only a one-shot output");
+    PORTS_REFUSED((ports[1].near_if = "n=x", ports[1].flags |= PST_PORT_ONESHOT),
+                  "near_if: \"n=x\": parameter n cannot have the value \"x\"");
     PORTS_REFUSED(ports[0].requests = PST_REQUESTS_MAKES, "requests: only an output");
     PORTS_REFUSED(ports[1].requests = PST_REQUESTS_SERVES, "requests: only an input");
     PORTS_REFUSED(ports[1].requests = (enum pst_requests)9, "requests: found the value 9");

@@ -187,6 +187,9 @@ static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, in
     if (port->hold_param && (!hold || hold->type != PST_PARAM_INT))
         return pst_fail(PST_E_FORMAT, "%s: port %s: hold_param: the stage has no integer parameter %s", file,
                         port->name, port->hold_param);
+    if (port->near_if && (port->dir == PST_IN || !(port->flags & PST_PORT_ONESHOT)))
+        return pst_fail(PST_E_FORMAT, "%s: port %s: near_if: only a one-shot output can have it", file,
+                        port->name);
     pst_rc rc = check_forwards(desc, file, port);
     if (rc == PST_OK)
         rc = check_requests(file, port);
@@ -194,7 +197,9 @@ static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, in
         rc = check_memory(desc, file, port);
     if (rc == PST_OK)
         rc = check_condition(desc, file, "port", port->name, "splits_if", port->splits_if);
-    return rc == PST_OK ? check_condition(desc, file, "port", port->name, "whole_if", port->whole_if) : rc;
+    if (rc == PST_OK)
+        rc = check_condition(desc, file, "port", port->name, "whole_if", port->whole_if);
+    return rc == PST_OK ? check_condition(desc, file, "port", port->name, "near_if", port->near_if) : rc;
 }
 
 static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,

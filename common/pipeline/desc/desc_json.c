@@ -29,12 +29,12 @@ static json_t *port_to_json(const struct pst_port_desc *p)
     for (size_t f = 0; f < FLAG_NAMES; f++)
         if (p->flags & flag_names[f].flag)
             (void)json_array_append_new(flags, json_string(flag_names[f].name));
-    return json_pack("{ss ss ss ss ss* si ss ss* ss* so si ss* ss* ss*}", "name", p->name, "dir",
+    return json_pack("{ss ss ss ss ss* si ss ss* ss* so si ss* ss* ss* ss*}", "name", p->name, "dir",
                      p->dir == PST_IN ? "in" : "out", "help", p->help, "type", p->type, "dtype", p->dtype,
                      "rank", p->rank, "memory", p->memory, "forwards", p->forwards, "requests",
                      p->requests != PST_REQUESTS_PASS ? request_names[p->requests] : NULL, "flags", flags,
                      "hold", p->hold > 0 || p->hold_param ? p->hold : 1, "hold_param", p->hold_param,
-                     "splits_if", p->splits_if, "whole_if", p->whole_if);
+                     "splits_if", p->splits_if, "whole_if", p->whole_if, "near_if", p->near_if);
 }
 
 static const char *const path_names[] = {[PST_PATH_FILE] = "file",
@@ -144,7 +144,7 @@ static bool requests_from_json(const char *text, enum pst_requests *out)
 static bool port_from_json(struct pst_port_desc *port, const json_t *j)
 {
     static const char *const texts[] = {"dtype",      "memory",    "forwards", "requests",
-                                        "hold_param", "splits_if", "whole_if"};
+                                        "hold_param", "splits_if", "whole_if", "near_if"};
     const char *dir = text_of(j, "dir"), *dtype = text_of(j, "dtype"), *memory = text_of(j, "memory");
     json_int_t rank, hold;
     if (!are_texts(j, texts, sizeof texts / sizeof texts[0]) ||
@@ -165,6 +165,7 @@ static bool port_from_json(struct pst_port_desc *port, const json_t *j)
         .hold_param = text_of(j, "hold_param"),
         .splits_if = text_of(j, "splits_if"),
         .whole_if = text_of(j, "whole_if"),
+        .near_if = text_of(j, "near_if"),
     };
     return port->name && flags_from_json(json_object_get(j, "flags"), &port->flags) &&
            requests_from_json(text_of(j, "requests"), &port->requests);

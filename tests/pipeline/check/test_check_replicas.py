@@ -1,6 +1,7 @@
 """Pipelines whose replicas are wrong; how replicas look in a drawing; what a schema and a description say of them."""
 from check_cases import *
 
+LEGION = os.path.join(ROOT, "pipelines", "legion.json")
 SHIPPED_REPLICAS = os.path.join(ROOT, "pipelines", "replicas.json")
 
 
@@ -153,6 +154,30 @@ def a_description_says_what_replicas_may_be_made():
     assert "replicas" not in stages["planner"], stages["planner"]
     divided = [p["name"] for p in stages["trainer"]["params"] if p["divided"]]
     assert divided == ["grains"], divided
+
+
+def legion(**changes):
+    with open(LEGION) as f:
+        return change(json.load(f), {"replicas__places": ["cuda:0", "cuda:1"], **changes})
+
+
+@test
+def caches_that_replicas_share_are_on_cpus():
+    """Told before anything starts. Virtual GPUs (kernels/cuda/host) stand for real ones."""
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    far = "copies of stage sampler read each other's memory, which they can only on CPUs, but one is on cuda:0: expected places such as cpu:1"
+    try:
+        all_refused([
+            Case("legion on GPUs", legion(), ('"places": [', "replicas.places", f"with policy=legion, {far}, or change stages.planner.params.policy")),
+            Case("another policy on GPUs", legion(stages__planner__params__policy="pagraph", ),
+                 ('"places": [', "replicas.places", f"with policy=pagraph, {far}")),
+            Case("one sampler on a GPU", legion(replicas=DROP, params__grains=1, stages__sampler__place={"device": "cuda:0"}),
+                 ('"device": "cuda:0"', "stages.sampler.place.device", f"with policy=legion, {far}"))])
+        with Place() as p:
+            command("check", p.write(legion(stages__planner__params__policy="rows")))
+            command("check", p.write(legion(replicas__places=["cpu:1", "cpu:2"])))
+    finally:
+        del os.environ["PENSTOCK_CUDA"]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ not train the same model refuse to start. `make accept` kills every process of e
 namespaces."""
 from ranking import *
 
+LEGION = os.path.join(ROOT, "pipelines", "legion.json")
+
 
 def expected_bytes(report, ranks):
     """What one rank must send: the gradient of each batch, once for each level of the tree over ranks."""
@@ -95,16 +97,6 @@ def no_socket_of_ours_leaves_a_host():
 
 
 @test
-def caches_are_not_shared_among_ranks():
-    check_mpi()
-    with Place() as p:
-        run = run_ranks(p, 2, 1, "--set", "stages.planner.params.policy=legion", "--set", "stages.planner.params.gpu_cache=64KiB",
-                        code=None)
-        assert run.code != 0 and "the plan has caches for 1 replicas of the sampler" in run.err, run
-        no_leftovers()
-
-
-@test
 def ranks_that_differ_refuse_to_start():
     check_mpi()
     with Place() as p:
@@ -136,6 +128,8 @@ def pipelines_that_ranks_cannot_share():
             argv = [PENSTOCK, "run", pipeline, "--dataset", p.data, "--run-dir", p.path("never"), *args]
             run = subprocess.run(argv, env=env, capture_output=True, text=True)
             assert run.returncode == 2 and not os.path.exists(p.path("never")), run
+            checked = subprocess.run([PENSTOCK, "check", pipeline, "--dataset", p.data, *args], env=env, capture_output=True, text=True)
+            assert checked.returncode == 2 and checked.stderr.replace("penstock check: ", "penstock run: ") == run.stderr, (checked, run)
             return run.stderr
         one = ("--set", 'replicas.places=["cpu:0"]')
         assert "grains is 8, and 3 replicas cannot divide it equally" in refused(REPLICAS, 3, *one)
@@ -145,6 +139,10 @@ def pipelines_that_ranks_cannot_share():
         assert "each would have a stage sampler that works on all batches" in refused(
             REPLICAS, 2, *one, "--set", 'replicas.stages=["disk", "trainer"]')
         assert "2 ranks were started, but the pipeline has no replicas" in refused(alone, 2)
+        # caches are shared in one machine's memory
+        assert ("params.policy: with policy=legion, copies of stage sampler read each other's memory, which they can only on one machine, "
+                "but 2 ranks were started: expected one rank, or change stages.planner.params.policy") in refused(LEGION, 2)
+        assert "params.policy: with policy=quiver, copies of stage sampler" in refused(LEGION, 2, "--set", "stages.planner.params.policy=quiver")
         assert 'are "0" and "two": expected a rank and a larger number of ranks' in refused(REPLICAS, "two")
 
 

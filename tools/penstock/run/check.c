@@ -11,6 +11,7 @@
 #include "common/pipeline/place.h"
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
+#include "tools/penstock/run/mpirun.h"
 #include "tools/penstock/run/pipeline_options.h"
 #include "tools/penstock/run/run_checks.h"
 
@@ -119,7 +120,13 @@ int cmd_check(int argc, char **argv)
             PIPELINE_OPTIONS_HELP;
     struct pipeline_options options = {0};
     int end = parse(argc, argv, &options, usage, NULL);
+    struct ranks ranks = {0, 1};
     bool wrong = false;
+    if (end == 0 && ranks_find(&ranks) != PST_OK) {
+        fprintf(stderr, "penstock check: %s\n", pst_error_text());
+        end = 3;
+    }
+    options.ranks = ranks.ranks;
     for (int i = optind; i < argc && end == 0; i++) {
         struct pst_pipeline pl;
         struct pst_graph *graph = calloc(1, sizeof *graph);
