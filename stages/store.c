@@ -273,7 +273,8 @@ static const struct pst_param_desc params[] = {
     PARAM("partitions", INT, partitions, "1", .min = 1, .max = PST_PARTS_MAX, .equals = "edges.partitions",
           .help = "partitions of the vertices; 1: all embeddings are in memory", .fixed = true),
     PARAM("buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX, .equals = "edges.buffer",
-          .help = "with several partitions: how many of them are in memory", .fixed = true),
+          .below = "partitions", .help = "with several partitions: how many of them are in memory",
+          .fixed = true),
     PARAM("checkpoint_swaps", INT, checkpoint_swaps, "0", .max = 1000000, .equals = "edges.checkpoint_swaps",
           .help =
               "with several partitions: exchanges of partitions from one checkpoint within an epoch to the "

@@ -119,6 +119,52 @@ static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipelin
     json_decref(normal);
 }
 
+/* Has an earlier stage the same parameter, with the same shared value? Then that stage's error is enough. */
+static bool is_told(const struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                    const struct pst_param_desc *param)
+{
+    const json_t *stages = json_object_get(ld->pl->doc.root, "stages");
+    bool told = false;
+    for (const struct pst_pipeline_stage_spec *s = ld->pl->stages; s < stage; s++) {
+        const struct pst_param_desc *same = s->caps.desc ? pst_desc_param(s->caps.desc, param->name) : NULL;
+        const json_t *own = json_object_get(json_object_get(stages, s->name), "params");
+        told = told || (same && !json_object_get(own, param->name) &&
+                        ((same->below && param->below) || (same->even_if && param->even_if)));
+    }
+    return told;
+}
+
+/* A number that does not fit other parameters. */
+static void check_number(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                         const struct pst_param_desc *param, const json_t *own, const char *path)
+{
+    const json_t *value = json_object_get(stage->params, param->name),
+                 *whole = param->below ? json_object_get(stage->params, param->below) : NULL;
+    const bool shared = !json_object_get(own, param->name);
+    const long long n = json_integer_value(value), all = json_integer_value(whole);
+    char at[PST_JSON_PATH_MAX];
+    if (!json_is_integer(value) || (shared && is_told(ld, stage, param)))
+        return;
+    (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
+    if (json_is_integer(whole) && all != 1 && n >= all)
+        pst_pipeline_error(
+            ld, at,
+            "%s is %lld, and %s is %lld: expected a %s smaller than %s: choose a smaller %s or "
+            "more %s, or set %s to 1",
+            param->name, n, param->below, all, param->name, param->below, param->name, param->below,
+            param->below);
+    if (n % 2 == 0 || !pst_condition_holds(param->even_if, stage->params))
+        return;
+    char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    const char *condition = param->even_if;
+    (void)pst_condition_next(&condition, name, values);
+    char *cause = json_dumps(json_object_get(stage->params, name), JSON_ENCODE_ANY);
+    pst_pipeline_error(ld, at,
+                       "%s is %lld, but with %s %s it must be even: choose for example %lld, or change %s",
+                       param->name, n, name, cause ? cause : "", n + 1, name);
+    free(cause);
+}
+
 /* Unknown parameters. If --with or --set changed `run` after they were given, they belong to another stage:
  * one error tells them all, and how to remove them. */
 static void check_param_keys(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
@@ -172,6 +218,7 @@ static void load_params(struct pst_pipeline_loading *ld, struct pst_pipeline_sta
         check_needed(ld, stage, p, path);
         check_used(ld, stage, p, own, path);
         check_choice(ld, stage, p, own, path);
+        check_number(ld, stage, p, own, path);
     }
     check_param_keys(ld, stage, own, path, names, n);
 }

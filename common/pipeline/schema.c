@@ -186,6 +186,23 @@ static void add_choice_if(json_t *rules, const struct pst_param_desc *p)
                              "/", "required", name, "then", "properties", p->name, "not", "const", choice));
 }
 
+/* {"if": the stage's own values of other parameters need an even number, "then": it is one}. */
+static void add_even_if(json_t *rules, const struct pst_param_desc *p)
+{
+    char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
+    json_t *given = json_object(), *required = json_array();
+    for (const char *at = p->even_if; at && pst_condition_next(&at, name, values);) {
+        (void)json_object_set_new(given, name, json_pack("{so}", "enum", condition_values(values)));
+        (void)json_array_append_new(required, json_string(name));
+    }
+    if (p->even_if)
+        (void)json_array_append_new(rules,
+                                    json_pack("{s{sO sO} s{s{s{si}}}}", "if", "properties", given, "required",
+                                              required, "then", "properties", p->name, "multipleOf", 2));
+    json_decref(given);
+    json_decref(required);
+}
+
 static json_t *params_of(const struct pst_stage_desc *desc)
 {
     json_t *members = json_object(), *rules = json_array();
@@ -193,6 +210,7 @@ static json_t *params_of(const struct pst_stage_desc *desc)
         (void)json_object_set_new(members, p->name, pst_pipeline_param_schema(p));
         add_only_if(rules, p);
         add_choice_if(rules, p);
+        add_even_if(rules, p);
     }
     json_t *j = closed(members, desc->help);
     if (json_array_size(rules) > 0)

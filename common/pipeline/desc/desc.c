@@ -220,6 +220,20 @@ static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,
     return PST_OK;
 }
 
+/* What only an int parameter has. */
+static pst_rc check_number(const struct pst_stage_desc *desc, const char *file,
+                           const struct pst_param_desc *param)
+{
+    const struct pst_param_desc *below = param->below ? pst_desc_param(desc, param->below) : NULL;
+    if ((param->below || param->even_if) && param->type != PST_PARAM_INT)
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only an int parameter can have below or even_if",
+                        file, param->name);
+    if (param->below && (!below || below->type != PST_PARAM_INT || below == param))
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: below: the stage has no other int parameter %s",
+                        file, param->name, param->below);
+    return check_condition(desc, file, "parameter", param->name, "even_if", param->even_if);
+}
+
 static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, int i)
 {
     const struct pst_param_desc *param = &desc->params[i];
@@ -270,6 +284,8 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     pst_rc rc = check_condition(desc, file, "parameter", param->name, "needed_if", param->needed_if);
     if (rc == PST_OK && param->type != PST_PARAM_NAMED_INTS) /* its parameter may be lacking */
         rc = check_condition(desc, file, "parameter", param->name, "only_if", param->only_if);
+    if (rc == PST_OK)
+        rc = check_number(desc, file, param);
     if (rc == PST_OK)
         rc = check_equals(desc, file, param);
     if (rc == PST_OK)

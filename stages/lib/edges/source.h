@@ -76,6 +76,7 @@ PST_API struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, 
         PST_EDGES_SOURCE_PARAM(S, M, "partitions", INT, partitions, "1", .min = 1, .max = PST_PARTS_MAX,     \
                                .help = "partitions of the vertices; 1: all embeddings are in memory"),       \
         PST_EDGES_SOURCE_PARAM(S, M, "buffer", INT, buffer, "2", .min = 2, .max = PST_PARTS_MAX,             \
+                               .below = "partitions",                                                        \
                                .help = "with several partitions: how many of them are in memory"),           \
         PST_EDGES_SOURCE_PARAM(                                                                              \
             S, M, "order", ENUM, sequence, "\"beta\"", .choices = PST_PARTS_ORDERS,                          \

@@ -119,6 +119,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
     }
 #define PST_VECTORS_OWNER_PARAMS(S, M)                                                                       \
     PST_VECTORS_OWNER_PARAM(S, M, "dim", INT, dim, "100", .min = 1, .max = PST_ROW_BATCH_DIM_MAX,            \
+                            .even_if = "model=complex|rotate",                                               \
                             .help = "floats of an embedding; of a complex one, both halves count",           \
                             .fixed = true),                                                                  \
         PST_VECTORS_OWNER_PARAM(S, M, "scale", REAL, scale, "0.001", .min = 0, .max = 1000,                  \

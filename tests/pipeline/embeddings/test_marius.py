@@ -253,7 +253,7 @@ def bad_settings_and_data_are_told():
         err = told(1, *settings(2), "--set", "links[1].slots=3")
         assert "staleness is 2" in err and "has 3 slots" in err, err
         assert "batch" in told(2, *settings(), "--set", "stages.store.params.batch=51")
-        assert "dim is 7, but model complex needs an even number" in told(1, *settings(), "--set", "params.dim=7")
+        assert 'dim is 7, but with model "complex" it must be even' in told(2, *settings(), "--set", "params.dim=7")
         assert "has no edges to train" in told(2, *settings(), data=None)
         err = told(1, *settings(**{"params.optimizer": "sgd", "params.rate": 100, "params.scale": 1000}), "--epochs", 50)
         assert "diverged" in err and "rate" in err, err

@@ -291,7 +291,7 @@ def what_does_not_fit_is_told():
     with Place() as p:
         data = knowledge_graph(p)
         assert "expected at most 3 ahead" in run(p, data, *settings(6, 3), "--set", "params.ahead=4", code=1).err
-        assert "expected more partitions than the buffer holds" in run(p, data, *settings(4, 4), code=1).err
+        assert "buffer is 4, and partitions is 4: expected a buffer smaller than partitions" in run(p, data, *settings(4, 4), code=2).err
         assert "is not linked" in run(p, data, *whole.settings(**{"params.partitions": 4, "params.piece": "4KiB"}), code=1).err
         err = run(p, data, *settings(4, 2, **{"stages.disk.params.arrays": "other"}), code=1).err
         assert "the array other of the run" in err, err

@@ -121,9 +121,20 @@ def partitions_that_do_not_fit_are_told_before_the_start():
             args_of = [w for w in args(38, 3) if w != "--quiet"]
             assert want in command("check", pl, *args_of, "--dataset", data, code=2).stderr
             assert want in p.run(pl, *args(38, 3), data=data, code=2).err
-            for buffer in (4, 6):  # found when stages have begun
-                err = p.run(pl, *args(4, buffer), data=data, code=1).err
-                assert f"4 partitions with a buffer of {buffer}: expected more partitions than the buffer holds" in err, err
+            place = place.replace("partitions", "buffer")
+            for buffer in (4, 6):
+                want = f"--set: {place}: buffer is {buffer}, and partitions is 4: expected a buffer smaller than partitions: choose a smaller buffer"
+                few = [w for w in args(4, buffer) if w != "--quiet"]
+                for err in (command("check", pl, *few, "--dataset", data, code=2).stderr, p.run(pl, *args(4, buffer), data=data, code=2).err):
+                    assert err.count("partitions is 4") == 1 and want in err, err
+            few = [w for w in args(4, 2) if w != "--quiet"]
+            for model, dim, good in (("complex", 7, False), ("rotate", 7, False), ("distmult", 7, True), ("complex", 8, True)):
+                of = place.replace("buffer", "")
+                more = ["--set", f"{of}dim={dim}", "--set", f"{of}model={model}"]
+                err = command("check", pl, *few, *more, "--dataset", data, code=0 if good else 2).stderr
+                want = "" if good else f'--set: {of}dim: dim is 7, but with model "{model}" it must be even: choose for example 8, or change model\n'
+                assert err == want, (pl, model, err)
+            assert p.run(pl, *few, *more[:2], "--set", f"{of}dim=7", data=data, code=2).err.count("it must be even") == 1
 
 
 @test
