@@ -80,6 +80,10 @@ def two_gpus_where_they_pay():
             assert f"planner on cuda:0, sampler on cuda:0, trainer on {want} (auto: {figures}" in said, (name, said)
         slow = check(p, **{"place.measured": p.path("alike"), "place.link_bytes_per_s": 1e9})
         assert "trainer on cuda:0 (auto: the first GPU, because a batch takes 10.000 ms on one GPU and 18.000 ms" in slow, slow
+        planned = command("plan", HYPERION, "--dataset", data(p), "--device", "auto", *flags(**{"place.measured": p.path("alike")}),
+                          "--run-dir", p.path("plan"), "--json").stdout
+        places = json.loads(planned)["places"]
+        assert places["trainer"]["device"] == "cuda:1" and "10.000 ms on one GPU and 7.000 ms on" in places["sampler"]["chosen"], places
         # the run does as the check says, and its weights are those of one GPU
         more = {"place.measured": os.path.relpath(p.path("alike"))}
         r = p.run(HYPERION, *flags(**more), "--epochs", 1, "--quiet", "--device", "auto", data=data(p), grouped=False)

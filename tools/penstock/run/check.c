@@ -87,30 +87,6 @@ static int parse(int argc, char **argv, struct pipeline_options *options, const 
     return 3;
 }
 
-/* Was stage s placed for the reason of a stage before it? */
-static bool is_said(const struct pst_pipeline *pl, int s)
-{
-    bool said = false;
-    for (int i = 0; i < s; i++)
-        said = said || strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0;
-    return said;
-}
-
-/* The line of a pipeline that can run, and a line for each reason by which `auto` placed stages. */
-static void print_good(const char *file, const struct pst_pipeline *pl, const struct pst_graph *graph)
-{
-    printf("%s: ok, %d stage%s, %d route%s\n", file, pl->nstages, pl->nstages == 1 ? "" : "s", graph->nroutes,
-           graph->nroutes == 1 ? "" : "s");
-    for (int s = 0; s < pl->nstages; s++) {
-        if (!pl->stages[s].chosen[0] || is_said(pl, s))
-            continue;
-        for (int i = s; i < pl->nstages; i++)
-            if (strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0)
-                printf("%s%s on %s", i == s ? "  " : ", ", pl->stages[i].name, pl->stages[i].device);
-        printf(" (auto: %s)\n", pl->stages[s].chosen);
-    }
-}
-
 int cmd_check(int argc, char **argv)
 {
     static const char usage[] =
@@ -131,8 +107,11 @@ int cmd_check(int argc, char **argv)
         struct pst_pipeline pl;
         struct pst_graph *graph = calloc(1, sizeof *graph);
         bool ok = graph && load_pipeline(&pl, graph, argv[i], &options) && named_dataset_suits(&pl);
-        if (ok)
-            print_good(argv[i], &pl, graph);
+        if (ok) {
+            printf("%s: ok, %d stage%s, %d route%s\n", argv[i], pl.nstages, pl.nstages == 1 ? "" : "s",
+                   graph->nroutes, graph->nroutes == 1 ? "" : "s");
+            pipeline_print_auto(&pl);
+        }
         wrong = wrong || !ok;
         pst_pipeline_release(&pl);
         free(graph);

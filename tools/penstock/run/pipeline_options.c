@@ -88,3 +88,34 @@ bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char 
     pst_diag_release(&diag);
     return ok;
 }
+
+/* Was stage s placed for the reason of a stage before it? */
+static bool is_said(const struct pst_pipeline *pl, int s)
+{
+    bool said = false;
+    for (int i = 0; i < s; i++)
+        said = said || strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0;
+    return said;
+}
+
+void pipeline_print_auto(const struct pst_pipeline *pl)
+{
+    for (int s = 0; s < pl->nstages; s++) {
+        if (!pl->stages[s].chosen[0] || is_said(pl, s))
+            continue;
+        for (int i = s; i < pl->nstages; i++)
+            if (strcmp(pl->stages[i].chosen, pl->stages[s].chosen) == 0)
+                printf("%s%s on %s", i == s ? "  " : ", ", pl->stages[i].name, pl->stages[i].device);
+        printf(" (auto: %s)\n", pl->stages[s].chosen);
+    }
+}
+
+json_t *pipeline_places_json(const struct pst_pipeline *pl)
+{
+    json_t *places = json_object();
+    for (int s = 0; s < pl->nstages; s++)
+        (void)json_object_set_new(places, pl->stages[s].name,
+                                  json_pack("{ss ss*}", "device", pl->stages[s].device, "chosen",
+                                            pl->stages[s].chosen[0] ? pl->stages[s].chosen : NULL));
+    return places;
+}

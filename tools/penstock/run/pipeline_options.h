@@ -46,4 +46,9 @@ void pipeline_options_release(struct pipeline_options *options);
 bool load_pipeline(struct pst_pipeline *pl, struct pst_graph *graph, const char *file,
                    const struct pipeline_options *options);
 
+/* Prints a line for each reason by which `auto` placed stages. */
+void pipeline_print_auto(const struct pst_pipeline *pl);
+/* For each stage its device, and the reason if `auto` chose it. A new reference; NULL: out of memory. */
+json_t *pipeline_places_json(const struct pst_pipeline *pl);
+
 #endif

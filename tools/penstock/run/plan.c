@@ -351,15 +351,17 @@ static pst_rc count_with(const struct plan_args *args, struct plan_result *r)
     return PST_OK;
 }
 
-static pst_rc show(const struct plan_args *args, const struct plan_result *r)
+static pst_rc show(const struct pst_pipeline *pl, const struct plan_args *args, const struct plan_result *r)
 {
     if (!args->json) {
         plan_print(args, r);
+        pipeline_print_auto(pl);
         return PST_OK;
     }
     json_t *json = plan_to_json(args, r);
     if (json == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot describe the plan");
+    (void)json_object_set_new(json, "places", pipeline_places_json(pl));
     (void)json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(json);
@@ -401,7 +403,7 @@ static int plan_checked(struct pst_pipeline *pl, struct plan_args *args)
     if (rc == PST_OK && args->count_with != NULL)
         rc = count_with(args, &r);
     if (rc == PST_OK)
-        rc = show(args, &r);
+        rc = show(pl, args, &r);
     release(&r);
     pst_dataset_close(&r.ds);
     return command_result("plan", rc);
