@@ -43,7 +43,8 @@ RPATH_STAGE := -Wl,-rpath,'$$ORIGIN/../..'
 
 data_src := $(sort $(filter-out common/store/dataset/%,$(shell find common/store -mindepth 2 -name '*.c')))
 common_src := $(filter-out $(data_src),$(sort $(shell find common -name '*.c')))
-kernel_src := $(sort $(wildcard kernels/*.c kernels/cpu/*.c kernels/cpu/*/*.c))
+onednn_src := $(wildcard kernels/cpu/onednn/*.c)
+kernel_src := $(filter-out $(onednn_src),$(sort $(wildcard kernels/*.c kernels/cpu/*.c kernels/cpu/*/*.c)))
 cuda_src := $(sort $(shell find kernels/cuda -name '*.cu'))
 stagelib_src := $(sort $(wildcard stages/lib/*/*.c stages/lib/*/*/*.c))
 stage_files := $(sort $(wildcard stages/*.c))
@@ -103,11 +104,11 @@ $(BUILD)/lib/libpenstock-data.so: $(call obj,$(data_src)) $(BUILD)/lib/libpensto
 	$(begin)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock $(DATA_LIBS)
 
-# gemm.c opens this library when the first product is made. It only names oneDNN, in the installed version, so that
-# loaders, packagers and `ldd` find it.
-$(BUILD)/lib/libpenstock-onednn.so: Makefile
+# gemm.c and gemm_bf16.c open this library when the first product is made. It names oneDNN, in the installed version, so
+# that loaders, packagers and `ldd` find it.
+$(BUILD)/lib/libpenstock-onednn.so: $(call obj,$(onednn_src))
 	$(begin)
-	$(CC) -shared -o $@ -Wl,--no-as-needed -ldnnl $(LDFLAGS)
+	$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--no-as-needed -ldnnl
 
 # LeakSanitizer can crash on the thread-local data of a library that was opened late, so it is linked there.
 $(BUILD)/lib/libpenstock-cpu.so: $(call obj,$(kernel_src))
@@ -185,7 +186,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(libs) $(BUILD)/tests/libinside.a
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
-f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(kernel_src) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/links/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
+f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(filter-out %_bf16.c,$(kernel_src)) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/links/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
 $(BUILD)/obj-f64/%.o: %.c
 	$(begin)
 	$(CCACHE) $(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<

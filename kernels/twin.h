@@ -200,14 +200,21 @@ struct pst_twin_record {
     int64_t counts[PST_TWIN_RECORD_COUNTS];
 };
 
+/* What the factors of matrix products are rounded to. Sums are in float32. */
+enum pst_twin_precision {
+    PST_TWIN_FLOAT32 = 0, /* not rounded */
+    PST_TWIN_TF32,        /* 10 bits of mantissa; only on GPUs */
+    PST_TWIN_BF16,        /* 7 bits of mantissa, stored */
+};
+
 struct pst_queue_options {
     int device;
     int64_t most;    /* ids or edges of the largest call: this sizes the queue's own memory */
     int64_t columns; /* of the widest rows of floats */
     bool products;   /* the queue may call gemm, which takes a workspace of 32 MiB */
-    bool tf32;       /* products in TensorFloat-32: 10 bits of mantissa, several times as fast */
-    bool first;      /* its kernels have priority over those of other queues of this process */
-    void *stream;    /* a cudaStream_t of the caller's; NULL: the queue makes one */
+    enum pst_twin_precision precision; /* of gemm */
+    bool first;   /* its kernels have priority over those of other queues of this process */
+    void *stream; /* a cudaStream_t of the caller's; NULL: the queue makes one */
 };
 
 /* The longest wait for a queue, in seconds. PENSTOCK_GPU_WAIT_S overrides it. It is the time to copy the
@@ -270,6 +277,10 @@ struct pst_twin {
 #define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and where it happened */
 
 PST_API const struct pst_twin *pst_twin_cpu(void);
+/* The same, but gemm multiplies in bfloat16, with sums in float32: alpha must be 1, beta 0 or 1, and no more
+ * than one factor transposed. NULL: this CPU cannot do it, and why (PST_TWIN_WHY_BYTES) says what is missing.
+ */
+PST_API const struct pst_twin *pst_twin_cpu_bf16(char *why);
 /* Opens CUDA's table: from path; if that is NULL, from $PENSTOCK_CUDA; else from libpenstock-cuda.so
  * beside this library. It stays open. NULL: why (PST_TWIN_WHY_BYTES) says what is missing. */
 PST_API const struct pst_twin *pst_twin_open(const char *path, char *why);

@@ -1,15 +1,14 @@
 /* gemm.c: dense products. In single precision by oneDNN's dnnl_sgemm, the one function whose C signature
- * is the same in all its versions. In the double-precision build of the tests by a plain loop. oneDNN is
- * loaded with the first product: to load and to relocate it takes half of the time in which a command starts,
- * and most processes make no product. */
+ * is the same in all its versions. In the double-precision build of the tests by a plain loop. */
 #include "kernels/kernels.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <oneapi/dnnl/dnnl.h>
+
+#include "kernels/cpu/gemm_load.h"
 
 #ifdef __SANITIZE_THREAD__
 enum { THREADS_MAX = 1 }; /* TSan does not see libgomp's barriers */
@@ -17,35 +16,11 @@ enum { THREADS_MAX = 1 }; /* TSan does not see libgomp's barriers */
 enum { THREADS_MAX = 256 };
 #endif
 
-#define ONEDNN "libpenstock-onednn.so" /* beside this one; it names oneDNN */
-
 static __typeof__(dnnl_sgemm) *sgemm;
-
-/* The library is named by its full path: a sanitizer's dlopen does not know the paths of the library that
- * calls it. */
-static void *open_beside(void)
-{
-    static const char own;
-    Dl_info self;
-    char path[PST_PATH_MAX];
-    const char *slash = dladdr(&own, &self) ? strrchr(self.dli_fname, '/') : NULL;
-    const int folder = slash ? (int)(slash - self.dli_fname + 1) : 0;
-    if (snprintf(path, sizeof path, "%.*s%s", folder, slash ? self.dli_fname : "", ONEDNN) >=
-        (int)sizeof path)
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
 
 static void load_onednn(void)
 {
-    void *library = open_beside();
-    void *found = library ? dlsym(library, "dnnl_sgemm") : NULL;
-    if (!found) {
-        const char *why = dlerror();
-        fprintf(stderr, "cannot load oneDNN, which multiplies matrices: %s\n",
-                why ? why : "its path is too long");
-        abort();
-    }
+    void *found = pst_k_gemm_load("dnnl_sgemm");
     memcpy(&sgemm, &found, sizeof found); /* ISO C converts no object pointer to a function pointer */
 }
 

@@ -153,7 +153,7 @@ static void prepare_products(struct pst_queue *q)
              q->lt_calls->Create(&q->lt) != CUBLAS_STATUS_SUCCESS)
         pst_cu_refuse(q, PST_E_UNSUPPORTED, "cannot create a cuBLASLt handle", 0, 0);
     if (q->lt)
-        q->plans = pst_cu_lt_plans_new(q->lt_calls, q->lt, q->tf32, PST_CU_PRODUCT_BYTES);
+        q->plans = pst_cu_lt_plans_new(q->lt_calls, q->lt, q->precision, PST_CU_PRODUCT_BYTES);
     if (q->lt && !q->plans)
         pst_cu_refuse(q, PST_E_NOMEM, "out of memory: cannot allocate the plans of matrix products", 0, 0);
 }
@@ -173,7 +173,7 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
         return PST_E_NOMEM;
     }
     q->device = options->device;
-    q->tf32 = options->tf32;
+    q->precision = options->precision;
     q->stream = static_cast<cudaStream_t>(options->stream);
     q->own_stream = !q->stream;
     q->wait_s = pst_queue_wait_s();

@@ -20,7 +20,8 @@ enum {
 
 struct pst_queue {
     cudaStream_t stream;
-    bool own_stream, tf32;
+    bool own_stream;
+    pst_twin_precision precision;
     int device, multiprocessors;
     char *scratch; /* used anew by each call, since calls run one after the other */
     size_t scratch_bytes, scratch_used;

@@ -125,7 +125,7 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
                       "{\"device\":\"%s\",\"products\":\"%s\",\"evaluation\":\"cpu\",\"device_s\":%.6f,"
                       "\"device_bytes\":%" PRIu64 ",\"rows_brought\":%" PRIu64 ",\"rows_cached\":%" PRIu64
                       "%s}",
-                      t->device.name, t->tf32 ? "tf32" : "float32", t->device_s, t->device.device_bytes,
+                      t->device.name, pst_trainer_precision(t), t->device_s, t->device.device_bytes,
                       t->inputs.rows_brought, t->inputs.rows_cached, rows);
 }
 

@@ -522,8 +522,12 @@ static const struct pst_param_desc params[] = {
               "number of parts (grains) of each batch. Their gradients are computed one by one and added in "
               "a fixed order, so the weights do not depend on the number of replicas, which share the grains",
           .fixed = true, .divided = true),
-    PARAM("tf32", BOOL, tf32, "false",
-          .help = "on a GPU: products in TensorFloat-32, which is faster and has 10 bits of mantissa"),
+    PARAM("precision", ENUM, precision, "\"float32\"",
+          .choices = "float32|tf32|bf16", /* as enum pst_twin_precision */
+          .help = "what the factors of matrix products are rounded to in training; sums, weights and the "
+                  "optimizer's state are in float32. bf16: 8 bits of precision, on GPUs and on CPUs with "
+                  "AVX512_BF16. tf32: 11 bits, on GPUs",
+          .fixed = true),
     {0}};
 
 const struct pst_stage_desc pst_stage = {

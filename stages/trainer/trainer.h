@@ -27,7 +27,7 @@ struct trainer {
     int threads;                      /* 0: as many as cores */
     uint64_t eval_memory;
     const char *split;
-    bool tf32;
+    enum pst_twin_precision precision;
     double device_s; /* time spent waiting for the device, in seconds */
     struct pst_gnn_model model;
     struct pst_gnn_eval eval;
@@ -63,6 +63,8 @@ void pst_trainer_close(struct pst_stage *self);
 /* Checks, once the recipe is open, that the metric can be measured on the validation split. Warns of what
  * else cannot be measured. PST_E_ARG: the metric was chosen, and is not defined there. PST_E_NOMEM. */
 PST_MUST_USE pst_rc pst_trainer_check_measurable(struct pst_stage *self, const struct trainer *t);
+/* The name of the precision of matrix products: a choice of the parameter. */
+const char *pst_trainer_precision(const struct trainer *t);
 /* Whether the model has weights for each relation of a typed graph. */
 bool pst_trainer_is_typed(const struct trainer *t);
 

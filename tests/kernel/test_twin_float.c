@@ -39,7 +39,7 @@ static void test_gemm_tf32(void **state)
 {
     (void)state;
     struct pst_queue *exact = queue;
-    const struct pst_queue_options options = {.most = 1, .columns = 128, .products = true, .tf32 = true};
+    const struct pst_queue_options options = {.most = 1, .columns = 128, .products = true, .precision = PST_TWIN_TF32};
     assert_int_equal(cuda->queue_new(&options, &queue, why), PST_OK);
     check_gemm(LIMIT_TF32);
     cuda->queue_free(queue);

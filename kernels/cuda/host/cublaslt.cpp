@@ -139,14 +139,15 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
     return serves(algo, shape) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* Rounds to ten bits of mantissa. */
-static float to_tf32(float value)
+/* Rounds away the lowest bits of the mantissa: none; 13 for TensorFloat-32; 16 for bfloat16. */
+static double rounded(float value, unsigned bits_less)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    bits = (bits + 0x1000u) & ~0x1FFFu;
+    const uint32_t half = (1u << bits_less) >> 1;
+    bits = (bits + half) & ~((1u << bits_less) - 1);
     memcpy(&value, &bits, sizeof value);
-    return value;
+    return (double)value;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -171,7 +172,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     const float *left = static_cast<const float *>(a), *right = static_cast<const float *>(b);
     float *out = static_cast<float *>(d);
     const uint64_t inner = what.op[0] == CUBLAS_OP_N ? la.cols : la.rows;
-    const bool tf32 = what.type == CUBLAS_COMPUTE_32F_FAST_TF32;
+    const unsigned less = what.type == CUBLAS_COMPUTE_32F_FAST_16BF   ? 16
+                          : what.type == CUBLAS_COMPUTE_32F_FAST_TF32 ? 13
+                                                                      : 0;
     pst_cu_host_enqueue(stream, [=] {
         for (int64_t j = 0; j < (int64_t)lc.cols; j++) {
             for (int64_t i = 0; i < (int64_t)lc.rows; i++) {
@@ -179,7 +182,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                 for (int64_t l = 0; l < (int64_t)inner; l++) {
                     const float x = left[what.op[0] == CUBLAS_OP_N ? l * la.ld + i : i * la.ld + l];
                     const float y = right[what.op[1] == CUBLAS_OP_N ? j * lb.ld + l : l * lb.ld + j];
-                    sum += tf32 ? (double)to_tf32(x) * (double)to_tf32(y) : (double)x * (double)y;
+                    sum += rounded(x, less) * rounded(y, less);
                 }
                 float *at = &out[j * lc.ld + i];
                 *at = (float)((double)scale * sum + (keep == 0 ? 0 : (double)keep * (double)*at));

@@ -20,7 +20,7 @@ struct pst_cu_lt_plans {
     };
     const struct pst_cu_lt *lt;
     cublasLtHandle_t handle;
-    bool tf32;
+    pst_twin_precision precision;
     size_t workspace_bytes;
     uint64_t turns;
     int n;
@@ -65,7 +65,9 @@ void release(const struct pst_cu_lt *lt, pst_cu_lt_plan *plan)
 cublasStatus_t describe(const pst_cu_lt_plans *plans, const pst_cu_lt_product &p, pst_cu_lt_plan *plan)
 {
     const cublasOperation_t op_a = p.tb ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = p.ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasComputeType_t type = plans->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    static const cublasComputeType_t types[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
+                                                CUBLAS_COMPUTE_32F_FAST_16BF};
+    const cublasComputeType_t type = types[plans->precision];
     const struct pst_cu_lt *lt = plans->lt;
     cublasStatus_t s = lt->MatmulDescCreate(&plan->what, type, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
@@ -183,14 +185,14 @@ cublasStatus_t fit(const pst_cu_lt_plans *plans, kept *k, int64_t rows)
 }
 } // namespace
 
-struct pst_cu_lt_plans *pst_cu_lt_plans_new(const struct pst_cu_lt *lt, cublasLtHandle_t handle, bool tf32,
-                                            size_t workspace_bytes)
+struct pst_cu_lt_plans *pst_cu_lt_plans_new(const struct pst_cu_lt *lt, cublasLtHandle_t handle,
+                                            enum pst_twin_precision precision, size_t workspace_bytes)
 {
     pst_cu_lt_plans *plans = new (std::nothrow) pst_cu_lt_plans();
     if (plans) {
         plans->lt = lt;
         plans->handle = handle;
-        plans->tf32 = tf32;
+        plans->precision = precision;
         plans->workspace_bytes = workspace_bytes;
     }
     return plans;

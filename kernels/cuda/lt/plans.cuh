@@ -30,10 +30,10 @@ struct pst_cu_lt_plan {
 
 struct pst_cu_lt_plans;
 
-/* tf32: the type of all products. workspace_bytes: no algorithm needs more. NULL: out of memory. Borrows lt
+/* precision: of all products. workspace_bytes: no algorithm needs more. NULL: out of memory. Borrows lt
  * and handle, until pst_cu_lt_plans_free, which accepts NULL. */
-struct pst_cu_lt_plans *pst_cu_lt_plans_new(const struct pst_cu_lt *lt, cublasLtHandle_t handle, bool tf32,
-                                            size_t workspace_bytes);
+struct pst_cu_lt_plans *pst_cu_lt_plans_new(const struct pst_cu_lt *lt, cublasLtHandle_t handle,
+                                            enum pst_twin_precision precision, size_t workspace_bytes);
 void pst_cu_lt_plans_free(struct pst_cu_lt_plans *plans);
 
 /* The plan of a product, valid until the next call. At most PST_CU_LT_PLANS_MOST are kept: a further one

@@ -63,7 +63,9 @@ static pst_rc resume_epoch(struct pst_relations *e, const char *path)
 /* A queue for the smallest batches; it grows. */
 static pst_rc open_queue(struct pst_relations *e)
 {
-    return pst_device_queue(e->device, (struct pst_queue_options){.products = true, .tf32 = e->tf32});
+    return pst_device_queue(
+        e->device, (struct pst_queue_options){.products = true,
+                                              .precision = e->tf32 ? PST_TWIN_TF32 : PST_TWIN_FLOAT32});
 }
 
 pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint, struct pst_device *device,

@@ -55,7 +55,7 @@ def the_same_run_wherever_it_is_made():
         r = train(p, "--device", "auto", grouped=False).report  # there is no MPS
         same(r, want, "auto")
         assert r["gpus"]["sharing"] == "one process" and len({stage["pid"] for stage in r["stages"].values()}) == 2, r
-        r = train(p, *on(trainer="cuda:0"), *settings("stages.trainer.params.tf32=true")).report
+        r = train(p, *on(trainer="cuda:0"), *settings("stages.trainer.params.precision=tf32")).report
         assert r["trainer"]["products"] == "tf32" and r["weights_digest"] != want["weights_digest"], r["trainer"]
 
 

@@ -1,0 +1,204 @@
+/* gemm_bf16.c: products in bfloat16 (8 bits of mantissa, float32's exponent) with sums in float32. Both
+ * factors are rounded to the nearest bfloat16, ties to even. oneDNN multiplies, with AMX or AVX512_BF16.
+ *
+ * oneDNN compiles code for each shape, and the numbers of rows differ from batch to batch. So a product is
+ * cut along its rows into pieces of few sizes: powers of two. A weight's gradient is cut along what it sums
+ * over, and its last piece is filled up with zeros. The pieces depend on the shape alone, so the result does
+ * not depend on threads. */
+#include "kernels/twin.h"
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/gemm_load.h"
+#include "kernels/cpu/onednn/bf16.h"
+
+enum {
+    LANES = 16,
+    ROWS_MAX = 512, /* of a piece */
+    SUMMED_MAX = 1024,
+    SUMMED_MIN = 32,         /* AMX multiplies 32 columns at a time */
+    PIECE_ELEMENTS = 1 << 19 /* of A: 1 MiB, half of a core's second-level cache */
+};
+
+void omp_set_num_threads(int threads); /* of libgomp, which oneDNN runs on; there is no header for it */
+
+static pst_onednn_bf16_fn multiply;
+static pthread_key_t scratch_key;
+
+struct scratch {
+    uint16_t *at[2]; /* for A and B */
+    size_t elements[2];
+};
+
+static void free_scratch(void *at)
+{
+    struct scratch *s = at;
+    free(s->at[0]);
+    free(s->at[1]);
+    free(s);
+}
+
+static void load(void)
+{
+    void *found = pst_k_gemm_load(PST_ONEDNN_BF16_SYMBOL);
+    memcpy(&multiply, &found, sizeof found); /* ISO C converts no object pointer to a function pointer */
+    if (pthread_key_create(&scratch_key, free_scratch) != 0) {
+        fprintf(stderr, "cannot multiply in bfloat16: the process has too many thread-specific keys\n");
+        abort();
+    }
+}
+
+/* Memory of this thread for a factor. */
+static uint16_t *scratch(int factor, size_t elements)
+{
+    struct scratch *s = pthread_getspecific(scratch_key);
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (s && pthread_setspecific(scratch_key, s) != 0) {
+            free(s);
+            s = NULL;
+        }
+    }
+    if (s && s->elements[factor] < elements) {
+        free(s->at[factor]);
+        s->at[factor] =
+            aligned_alloc(PST_CACHE_LINE, (size_t)pst_align_up(elements * sizeof(uint16_t), PST_CACHE_LINE));
+        s->elements[factor] = s->at[factor] ? elements : 0;
+    }
+    if (!s || !s->at[factor]) {
+        fprintf(stderr, "out of memory: cannot allocate %zu bytes for a product in bfloat16\n",
+                elements * sizeof(uint16_t));
+        abort();
+    }
+    return s->at[factor];
+}
+
+/* Rounds rows of floats, to the nearest and ties to even. Numbers below 2^-126 become zero, as the CPU's
+ * conversion does it. */
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
+round_rows(uint16_t *restrict to, const float *from, int64_t rows, int64_t columns, int64_t ld)
+{
+    const __mmask16 rest = (__mmask16)((1u << (columns % LANES)) - 1);
+    for (int64_t r = 0; r < rows; r++, from += ld, to += columns) {
+        int64_t i = 0;
+        for (; i + LANES <= columns; i += LANES)
+            _mm256_storeu_si256((__m256i *)(void *)(to + i),
+                                (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + i)));
+        if (rest)
+            _mm256_mask_storeu_epi16(to + i, rest,
+                                     (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, from + i)));
+    }
+}
+
+static void run(const struct pst_onednn_shape *shape, const uint16_t *a, const uint16_t *b, float *c)
+{
+    const int status = multiply(shape, a, b, c);
+    if (status == 0)
+        return;
+    fprintf(stderr, "oneDNN cannot multiply (%lld x %lld) by (%lld x %lld) in bfloat16: status %d; %s\n",
+            (long long)shape->m, (long long)shape->k, (long long)shape->k, (long long)shape->n, status,
+            status == 3 ? "this CPU has no AVX512_BF16, or ONEDNN_MAX_CPU_ISA forbids it"
+                        : "probably out of memory");
+    abort();
+}
+
+static int64_t power_below(int64_t n, int64_t most)
+{
+    while (most > n)
+        most /= 2;
+    return most;
+}
+
+struct product {
+    int64_t m, n, k;
+    const float *a, *b;
+    int64_t lda, ldb, ldc;
+    float *c;
+    bool tb, adds;
+};
+
+/* B is small: a weight. */
+static void by_rows(const struct product *p)
+{
+    uint16_t *const b = scratch(1, (size_t)(p->n * p->k));
+    if (p->tb)
+        round_rows(b, p->b, p->n, p->k, p->ldb);
+    else
+        round_rows(b, p->b, p->k, p->n, p->ldb);
+    const int64_t most = power_below(pst_max_i64(1, PIECE_ELEMENTS / p->k), ROWS_MAX);
+    for (int64_t at = 0, m; at < p->m; at += m) {
+        m = power_below(p->m - at, most);
+        uint16_t *const a = scratch(0, (size_t)(m * p->k));
+        round_rows(a, p->a + at * p->lda, m, p->k, p->lda);
+        const struct pst_onednn_shape shape = {
+            .m = m, .n = p->n, .k = p->k, .ldc = p->ldc, .tb = p->tb, .adds = p->adds};
+        run(&shape, a, b, p->c + at * p->ldc);
+    }
+}
+
+/* A transposed times B: both are cut along their rows. */
+static void by_sums(const struct product *p)
+{
+    bool adds = p->adds;
+    for (int64_t at = 0, k; at < p->k; at += k, adds = true) {
+        k = power_below(pst_max_i64(p->k - at, SUMMED_MIN), SUMMED_MAX);
+        const int64_t rows = pst_min_i64(k, p->k - at);
+        uint16_t *const a = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, (size_t)(k * p->n));
+        round_rows(a, p->a + at * p->lda, rows, p->m, p->lda);
+        round_rows(b, p->b + at * p->ldb, rows, p->n, p->ldb);
+        memset(a + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *a);
+        memset(b + rows * p->n, 0, (size_t)((k - rows) * p->n) * sizeof *b);
+        const struct pst_onednn_shape shape = {
+            .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds};
+        run(&shape, a, b, p->c);
+    }
+}
+
+static void gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                 const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc,
+                 int threads)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    assert(q == NULL && m >= 0 && n >= 0 && k >= 0 && threads >= 1 && alpha == 1 && !(ta && tb));
+    assert(lda >= (ta ? m : k) && ldb >= (tb ? k : n) && ldc >= n && (beta == 0 || beta == 1));
+    (void)q;
+    (void)alpha;
+    (void)threads;
+    if (m == 0 || n == 0)
+        return;
+    if (k == 0) {
+        for (int64_t i = 0; i < m && beta == 0; i++)
+            memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+        return;
+    }
+    (void)pthread_once(&once, load);
+    omp_set_num_threads(1);
+    const struct product p = {m, n, k, a, b, lda, ldb, ldc, c, tb, beta == 1};
+    if (ta)
+        by_sums(&p);
+    else
+        by_rows(&p);
+}
+
+static struct pst_twin twin;
+
+static void make_twin(void)
+{
+    twin = *pst_twin_cpu();
+    twin.gemm = gemm;
+}
+
+const struct pst_twin *pst_twin_cpu_bf16(char *why)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!__builtin_cpu_supports("avx512bf16")) {
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "this CPU has no AVX512_BF16");
+        return NULL;
+    }
+    (void)pthread_once(&once, make_twin);
+    return &twin;
+}

@@ -1,0 +1,25 @@
+/* bf16.h: a product of bfloat16 matrices with sums in float32, for gemm_bf16.c. libpenstock-onednn.so
+ * exports it. Owner: none. Threads: any; each thread keeps its own primitives. */
+#ifndef PST_ONEDNN_BF16_H
+#define PST_ONEDNN_BF16_H
+
+#include <stdint.h>
+
+#include "common/base.h"
+
+/* The shape of C(m,n) = A(m,k) B(k,n), or of C += A B if it adds. A is stored by rows, and if ta, as its
+ * transpose; the same for B and tb. The matrices A and B have no gaps; the rows of C are ldc floats apart. */
+struct pst_onednn_shape {
+    int64_t m, n, k, ldc;
+    int ta, tb, adds; /* 0 or 1 */
+    int unused;
+};
+
+/* On one thread. Returns oneDNN's status: 0 is success; 3 means that this CPU has no such product. */
+typedef int (*pst_onednn_bf16_fn)(const struct pst_onednn_shape *shape, const uint16_t *a, const uint16_t *b,
+                                  float *c);
+PST_API int pst_onednn_bf16(const struct pst_onednn_shape *shape, const uint16_t *a, const uint16_t *b,
+                            float *c);
+#define PST_ONEDNN_BF16_SYMBOL "pst_onednn_bf16"
+
+#endif
