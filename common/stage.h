@@ -184,10 +184,11 @@ struct pst_param_desc {
     const char *equals;
     const char *needed_if; /* STRING: "PARAM=VALUE": if true, the string must not be empty */
     const char *only_if;   /* "PARAM=VALUE|VALUE": unless true, the default; of NAMED_INTS, a list (README) */
-    const char *choice_if; /* ENUM: "CHOICE if PARAM=VALUE|VALUE": unless true, another choice (README) */
-    const char *below;     /* INT: "PARAM": it counts some of what the INT parameter PARAM counts, so it is
-                              smaller,     unless PARAM is 1 */
-    const char *even_if;   /* INT: "PARAM=VALUE|VALUE": if true, an even number */
+    /* ENUM: "CHOICE if PARAM=VALUE|VALUE, CHOICE if ...": unless true, another choice (README) */
+    const char *choice_if;
+    const char *below;   /* INT: "PARAM": it counts some of what the INT parameter PARAM counts, so it is
+                            smaller, unless PARAM is 1 */
+    const char *even_if; /* INT: "PARAM=VALUE|VALUE": if true, an even number */
     const char *help;
     bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
     bool fixed;     /* it changes the contents of an epoch, so a resumed run must have the same value */

@@ -49,6 +49,8 @@ void pst_pipeline_load_links(struct pst_pipeline_loading *ld);
  * of replicas and the first place. The second, in a pipeline without errors, makes a stage and links of each
  * replica. */
 void pst_pipeline_load_replicas(struct pst_pipeline_loading *ld);
+/* Once all stages have devices: choices of parameters that are not possible there. */
+void pst_pipeline_check_devices(struct pst_pipeline_loading *ld);
 void pst_pipeline_replicate(struct pst_pipeline_loading *ld);
 
 #endif

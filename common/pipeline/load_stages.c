@@ -76,24 +76,82 @@ static void check_names(struct pst_pipeline_loading *ld, const struct pst_pipeli
                        param->name, param->only_if, param->name);
 }
 
+/* The condition that choice_if has for this choice. False: there is none. */
+static bool condition_of(const struct pst_param_desc *param, const char *value,
+                         char condition[PST_DESC_CONDITION_MAX])
+{
+    char choice[PST_NAME_MAX];
+    for (const char *at = param->choice_if; value && pst_desc_choice_if(param, &at, choice, condition);)
+        if (strcmp(value, choice) == 0)
+            return true;
+    return false;
+}
+
 /* A choice that is not possible with the other parameters. A stage that lacks these decides when it opens. */
 static void check_choice(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
                          const struct pst_param_desc *param, const json_t *own, const char *path)
 {
     const struct pst_stage_desc *desc = stage->caps.desc;
     const char *value = json_string_value(json_object_get(stage->params, param->name));
-    char at[PST_JSON_PATH_MAX], choice[PST_NAME_MAX], name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
-    const char *condition = param->choice_if ? pst_desc_choice_if(param, choice) : NULL, *next = condition;
-    if (!condition || !value || strcmp(value, choice) != 0 || pst_condition_holds(condition, stage->params) ||
+    char at[PST_JSON_PATH_MAX], condition[PST_DESC_CONDITION_MAX], name[PST_NAME_MAX],
+        values[PST_CONDITION_VALUES_MAX];
+    if (!condition_of(param, value, condition) || pst_condition_holds(condition, stage->params) ||
         file_decides(desc, stage->params, condition))
         return;
-    while (pst_condition_next(&next, name, values))
+    for (const char *next = condition; pst_condition_next(&next, name, values);)
         if (!pst_desc_param(desc, name))
             return;
     const bool shared = !json_object_get(own, param->name);
     (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
     pst_pipeline_error(ld, at, "%s can be %s only if %s: fulfil this condition, or choose another %s",
-                       param->name, choice, condition, param->name);
+                       param->name, value, condition, param->name);
+}
+
+/* Is the stage's device one of these kinds, separated by '|'? `kinds` gets their names in words. */
+static bool runs_on(const char *device, const char *values, char kinds[PST_CONDITION_VALUES_MAX])
+{
+    const bool cpu = strncmp(device, "cpu:", 4) == 0;
+    const struct {
+        const char *name, *words;
+        bool is;
+    } known[] = {{"cuda", "a GPU", !cpu},
+                 {"cpu", "a CPU", cpu},
+                 {"avx512_bf16", "a CPU with AVX512_BF16", cpu && __builtin_cpu_supports("avx512bf16")}};
+    char word[PST_NAME_MAX];
+    bool is = false;
+    kinds[0] = '\0';
+    for (const char *at = values; (at = pst_desc_list_next(at, '|', word));)
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            const size_t used = strlen(kinds);
+            if (strcmp(word, known[i].name) != 0)
+                continue;
+            is = is || known[i].is;
+            (void)snprintf(kinds + used, PST_CONDITION_VALUES_MAX - used, "%s%s", used ? " or " : "",
+                           known[i].words);
+        }
+    return is;
+}
+
+void pst_pipeline_check_devices(struct pst_pipeline_loading *ld)
+{
+    char at[PST_JSON_PATH_MAX], condition[PST_DESC_CONDITION_MAX], name[PST_NAME_MAX],
+        values[PST_CONDITION_VALUES_MAX], kinds[PST_CONDITION_VALUES_MAX];
+    for (int s = 0; s < ld->pl->nstages; s++) {
+        const struct pst_pipeline_stage_spec *stage = &ld->pl->stages[s];
+        const struct pst_param_desc *param = stage->caps.desc ? stage->caps.desc->params : NULL;
+        for (; param && param->name; param++) {
+            const char *value = json_string_value(json_object_get(stage->params, param->name));
+            const char *next = condition;
+            if (!condition_of(param, value, condition) || !pst_condition_next(&next, name, values) ||
+                strcmp(name, PST_DESC_DEVICE) != 0 || runs_on(stage->device, values, kinds))
+                continue;
+            (void)snprintf(at, sizeof at, "stages.%s.params.%s", stage->origin, param->name);
+            pst_pipeline_error(ld, at,
+                               "%s can be %s only on %s, but %s runs on %s: choose another %s, or another "
+                               "device",
+                               param->name, value, kinds, stage->name, stage->device, param->name);
+        }
+    }
 }
 
 /* A value that would have no effect. A resolved pipeline has all defaults, so these are accepted. */

@@ -177,13 +177,18 @@ static void add_only_if(json_t *rules, const struct pst_param_desc *p)
  */
 static void add_choice_if(json_t *rules, const struct pst_param_desc *p)
 {
-    char choice[PST_NAME_MAX], name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];
-    for (const char *at = p->choice_if ? pst_desc_choice_if(p, choice) : NULL;
-         at && pst_condition_next(&at, name, values);)
-        (void)json_array_append_new(
-            rules, json_pack("{s{s{s{s{s[{so}{ssss}]}}} s[s]} s{s{s{s{ss}}}}}", "if", "properties", name,
-                             "not", "anyOf", "enum", condition_values(values), "type", "string", "pattern",
-                             "/", "required", name, "then", "properties", p->name, "not", "const", choice));
+    char choice[PST_NAME_MAX], condition[PST_DESC_CONDITION_MAX], name[PST_NAME_MAX],
+        values[PST_CONDITION_VALUES_MAX];
+    for (const char *part = p->choice_if; pst_desc_choice_if(p, &part, choice, condition);)
+        for (const char *at = condition; pst_condition_next(&at, name, values);) {
+            if (strcmp(name, PST_DESC_DEVICE) == 0)
+                continue; /* a schema does not know where stages run */
+            (void)json_array_append_new(rules, json_pack("{s{s{s{s{s[{so}{ssss}]}}} s[s]} s{s{s{s{ss}}}}}",
+                                                         "if", "properties", name, "not", "anyOf", "enum",
+                                                         condition_values(values), "type", "string",
+                                                         "pattern", "/", "required", name, "then",
+                                                         "properties", p->name, "not", "const", choice));
+        }
 }
 
 /* {"if": the stage's own values of other parameters need an even number, "then": it is one}. */

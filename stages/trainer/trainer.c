@@ -524,6 +524,7 @@ static const struct pst_param_desc params[] = {
           .fixed = true, .divided = true),
     PARAM("precision", ENUM, precision, "\"float32\"",
           .choices = "float32|tf32|bf16", /* as enum pst_twin_precision */
+          .choice_if = "tf32 if device=cuda, bf16 if device=cuda|avx512_bf16",
           .help = "what the factors of matrix products are rounded to in training; sums, weights and the "
                   "optimizer's state are in float32. bf16: 8 bits of precision, on GPUs and on CPUs with "
                   "AVX512_BF16. tf32: 11 bits, on GPUs",

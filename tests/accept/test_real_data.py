@@ -4,6 +4,8 @@ figure of the data's README. All train by sampling and out of core: the cache ho
 The sampling algorithms on the same graphs: the mean test accuracy of GraphSAGE over five seeds is at most one point below that
 with uniform sampling. Edges get random weights for the algorithm weighted.
 
+Products in bfloat16: the mean test accuracy over three seeds is within 0.2 points of that in float32.
+
 coauthor_physics, 1.16 GB of features, trains in a memory cgroup of 512 MiB that holds all its processes."""
 import contextlib
 import glob
@@ -34,6 +36,7 @@ SAMPLERS = {"uniform": ("uniform", ""), "labor": ("labor", ""), "labor, K = 64":
             "ladies": ("ladies", "layer_sizes=512:512"), "weighted": ("weighted", "")}
 SAMPLER_SEEDS, SAMPLER_POINTS = (1, 2, 3, 4, 5), 1.0
 SAMPLER_FANOUT = {"cora": [5, 5], "citeseer": [5, 5]}  # their settings take all neighbours
+BF16_POINTS = 0.2
 CACHED_SHARE = 8  # one in so many feature bytes is cached
 PHYSICS, PHYSICS_FIGURE = "coauthor_physics", 96.2
 PHYSICS_LIMIT_BYTES = 512 << 20
@@ -142,6 +145,32 @@ def samplers_of(name):
 
 for name in FIGURES:
     test(samplers_of(name))
+
+
+def bf16_of(name):
+    def run():
+        with open("/proc/cpuinfo") as f:
+            if "avx512_bf16" not in f.read():
+                raise Skip("this CPU has no AVX512_BF16")
+        with imported(name) as (place, data):
+            mean, seconds = {}, {"float32": 0, "bf16": 0}
+            accuracy = {"float32": [], "bf16": []}
+            for seed in SEEDS:
+                for precision in accuracy:
+                    pipeline = [*shipped_pipelines()[name], "--set", f"stages.trainer.params.precision={precision}"]
+                    report = train(pipeline, place, data, seed)
+                    accuracy[precision].append(100 * report["test_accuracy"])
+                    seconds[precision] += sum(e["seconds"] for e in report["epochs"]) / len(report["epochs"])
+            mean = {precision: statistics.mean(a) for precision, a in accuracy.items()}
+            print(f"# {name}: test accuracy {mean['float32']:.2f} in float32, {mean['bf16']:.2f} in bf16; "
+                  f"an epoch takes {seconds['bf16'] / seconds['float32']:.2f} times as long", flush=True)
+            assert abs(mean["bf16"] - mean["float32"]) <= BF16_POINTS, (name, accuracy)
+    run.__name__ = f"bf16_on_{name}"
+    return run
+
+
+for name in (*FIGURES, PHYSICS):
+    test(bf16_of(name))
 
 
 @test

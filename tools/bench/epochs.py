@@ -70,6 +70,36 @@ def memory(size):
             "flops": flops, "rates_gflops": rates}
 
 
+# ---- bfloat16 --------------------------------------------------------------------------------------------
+
+
+def bf16(size):
+    """The epoch of `memory`, with products in bfloat16 and in float32."""
+    with open("/proc/cpuinfo") as f:
+        if "avx512_bf16" not in f.read():
+            raise Skip("this CPU has no AVX512_BF16")
+    data = generate("rmat", "--vertices", size.vertices, "--edges", size.edges, "--symmetrize", "--features", 128, "--classes",
+                    40, "--train-count", size.train)
+    args = settings(params_batch=size.batch, params_fanout=[10, 5], trainer__hidden=size.hidden, trainer__layers=2,
+                    trainer__dropout=0.5, trainer__eval_every=0, trainer__checkpoint_every=0, planner__cpu_cache="1GiB")
+    epochs, products, ratios = {"float32": [], "bf16": []}, {"float32": [], "bf16": []}, []
+    for _ in range(size.pairs):
+        pair = {p: run(data, *args, *settings(trainer__precision=p), epochs=size.epochs) for p in epochs}
+        losses = [[e["loss"] for e in r["epochs"]] for r in pair.values()]
+        if not all(abs(a - b) <= 0.02 * a for a, b in zip(*losses)):
+            raise Unsound(f"the losses of epochs differ by more than 2 %: {losses}")
+        for precision, report in pair.items():
+            epochs[precision].append(epoch_seconds(report))
+            products[precision].append(report["trainer"]["products_s"] / size.epochs)
+        ratios.append(epochs["bf16"][-1] / epochs["float32"][-1])
+    for precision in epochs:
+        show(f"epoch, {precision}", spread(epochs[precision]), "s")
+        show(f"products of an epoch, {precision}", spread(products[precision]), "s")
+    show("epoch, bf16 / float32", spread(ratios), "", "<= 0.6")
+    return {"ratio": spread(ratios), "epoch_s": {p: spread(e) for p, e in epochs.items()},
+            "products_s": {p: spread(e) for p, e in products.items()}}
+
+
 # ---- replicas --------------------------------------------------------------------------------------------
 
 

@@ -66,14 +66,21 @@ bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PS
     return index >= 0;
 }
 
-const char *pst_desc_choice_if(const struct pst_param_desc *param, char word[PST_NAME_MAX])
+bool pst_desc_choice_if(const struct pst_param_desc *param, const char **at, char choice[PST_NAME_MAX],
+                        char condition[PST_DESC_CONDITION_MAX])
 {
-    static const char by[] = " if ";
-    const char *condition = strstr(param->choice_if, by);
-    if (!condition || condition - param->choice_if >= PST_NAME_MAX || !param->choices)
-        return NULL;
-    (void)snprintf(word, PST_NAME_MAX, "%.*s", (int)(condition - param->choice_if), param->choice_if);
-    return pst_desc_list_has(param->choices, '|', word) ? condition + strlen(by) : NULL;
+    static const char by[] = " if ", next[] = ", ";
+    if (!*at || !**at || !param->choices)
+        return false;
+    const char *begin = strstr(*at, by), *end = strstr(*at, next);
+    const size_t length = end ? (size_t)(end - *at) : strlen(*at);
+    if (!begin || begin >= *at + length || begin - *at >= PST_NAME_MAX || length >= PST_DESC_CONDITION_MAX)
+        return false;
+    (void)snprintf(choice, PST_NAME_MAX, "%.*s", (int)(begin - *at), *at);
+    begin += strlen(by);
+    (void)snprintf(condition, PST_DESC_CONDITION_MAX, "%.*s", (int)(*at + length - begin), begin);
+    *at = end ? end + strlen(next) : *at + length;
+    return pst_desc_list_has(param->choices, '|', choice);
 }
 
 bool pst_desc_forwards(const struct pst_port_desc *out, const char *in)
@@ -271,11 +278,13 @@ static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, i
     if (param->only_if && !param->def)
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: a parameter with only_if must have a default", file,
                         param->name);
-    if (param->choice_if && !pst_desc_choice_if(param, choice))
-        return pst_fail(
-            PST_E_FORMAT,
-            "%s: parameter %s: choice_if: expected \"CHOICE if CONDITION\" with one of the choices", file,
-            param->name);
+    char condition[PST_DESC_CONDITION_MAX];
+    for (const char *at = param->choice_if; at && *at;)
+        if (!pst_desc_choice_if(param, &at, choice, condition))
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s: parameter %s: choice_if: expected \"CHOICE if CONDITION\" with one of the choices", file,
+                param->name);
     if (param->path > PST_PATH_MACHINE || (param->path && param->type != PST_PARAM_STRING))
         return pst_fail(
             PST_E_FORMAT,

@@ -9,6 +9,8 @@
 
 #define PST_DESC_RANK_MAX 8  /* dimensions of a port: more than any tensor here has */
 #define PST_DESC_WHY_MAX 256 /* bytes of a reason */
+#define PST_DESC_CONDITION_MAX 512
+#define PST_DESC_DEVICE "device" /* in choice_if: not a parameter, but where the stage runs */
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
@@ -25,8 +27,11 @@ PST_API const char *pst_desc_list_next(const char *list, char separator, char wo
 
 /* Copies choice `index` of an ENUM parameter to `word`. False: there is none. */
 bool pst_desc_choice(const struct pst_param_desc *param, int index, char word[PST_NAME_MAX]);
-/* Copies the choice of choice_if to `word`, and returns the condition. NULL: it is none of the choices. */
-const char *pst_desc_choice_if(const struct pst_param_desc *param, char word[PST_NAME_MAX]);
+/* Reads the part of choice_if at *at, which begins as choice_if: the choice, and the condition, as long as a
+ * PST_DESC_CONDITION_MAX - 1. Moves *at to the next part. False: there is none, or it is malformed, or it
+ * names none of the choices. */
+bool pst_desc_choice_if(const struct pst_param_desc *param, const char **at, char choice[PST_NAME_MAX],
+                        char condition[PST_DESC_CONDITION_MAX]);
 
 /* "STAGE needs what `equals` of a parameter says" in parts: the input, the other parameter, and whether the
  * number of its elements is meant. mine and theirs, unless empty: the parameters need not be equal, but if

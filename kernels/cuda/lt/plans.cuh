@@ -9,6 +9,7 @@
 #ifndef PST_PLANS_CUH
 #define PST_PLANS_CUH
 
+#include "kernels/twin.h"
 #include "kernels/cuda/lt/lt.cuh"
 
 #include <cstddef>

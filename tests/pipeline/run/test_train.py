@@ -125,6 +125,33 @@ def resumed_runs_end_the_same():
 
 
 @test
+def products_in_bfloat16():
+    """Close to float32, with the same bits however the pipeline is arranged, and after --resume."""
+    bf16 = [*settings("stages.trainer.params.precision=bf16"), "--epochs", 3]
+    with Place() as p:
+        r = p.start(HYPERION, *SMALL, "--epochs", 3, *settings("stages.trainer.params.precision=tf32")).wait()
+        assert r.code == 2 and "precision can be tf32 only on a GPU, but trainer runs on cpu:0" in r.err, r
+        with open("/proc/cpuinfo") as f:
+            if "avx512_bf16" not in f.read():
+                r = train(p, *bf16, code=2)
+                assert "precision can be bf16 only on a GPU or a CPU with AVX512_BF16" in r.err, r
+                return
+        if SAN:
+            os.environ["ONEDNN_MAX_CPU_ISA"] = "ALL"  # the sanitizers' tests exclude what bfloat16 needs
+        exact, rounded = train(p, "--epochs", 3).report, train(p, *bf16).report
+        want = outcome(rounded)
+        assert rounded["weights_digest"] != exact["weights_digest"] and rounded["digest"] == exact["digest"]
+        for a, b in zip(exact["epochs"], rounded["epochs"]):
+            assert abs(a["loss"] - b["loss"]) < 0.01 * a["loss"] and abs(a["val_accuracy"] - b["val_accuracy"]) <= 0.01, (a, b)
+        for arrangement in (settings("stages.trainer.params.threads=1"), settings("stages.sampler.instances=2"), ["--group", "all"]):
+            assert outcome(train(p, *bf16, *arrangement, foreign=True).report) == want, arrangement
+        half = train(p, *bf16[:-1], 1)
+        assert train(p, *bf16, "--resume", half.run_dir).report["weights_digest"] == rounded["weights_digest"]
+        r = train(p, "--epochs", 3, "--resume", half.run_dir, code=2)
+        assert "precision" in r.err, r
+
+
+@test
 def a_plan_can_be_reused():
     with Place() as p:
         first = train(p)
