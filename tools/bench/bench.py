@@ -2,6 +2,7 @@
 """bench.py [--smallest] [--pairs N] [--scratch FOLDER] [--save] [NAME...]
 
 memory      the in-memory epoch against the FLOPs it needs at the best rate of oneDNN; processes against threads
+bf16        the epoch of memory with products in bfloat16, against one in float32
 replicas    the rate of two replicas, each with one core, against that of one
 outofcore   the out-of-core epoch in a cgroup of 1 GiB against fio on the same file, for rows of 4 KiB and 512 B
 overlap     the pipelined epoch against the serial one, and against the slowest part alone
