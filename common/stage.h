@@ -372,6 +372,9 @@ PST_API void pst_total(struct pst_stage *self, int port, uint64_t batches);
  */
 PST_API void pst_fill_many(struct pst_stage *self, int port);
 
+/* The same, but for at most so many slots at a time: the others are for the other instances. */
+PST_API void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots);
+
 /* The number of slots in the route that passes this port. Slot numbers are below it, so it is the size of a
  * table of slots. */
 PST_API uint32_t pst_slots(const struct pst_stage *self, int port);
@@ -422,6 +425,10 @@ PST_API PST_MUST_USE pst_rc pst_publish(struct pst_stage *self, int port, const 
  * slot's type promises (slots/minibatch.h), or all of them after pst_slot_wait. If a stage on a CPU uses the
  * same slots, sending and releasing wait for the stream. On a CPU, pst_stream does nothing. */
 PST_API PST_MUST_USE pst_rc pst_stream(struct pst_stage *self, void *stream);
+
+/* Says that the stream has all of the stage's work on a slot that it will send or release. Work that it puts
+ * into the stream after this call, for other slots, then does not delay the next stage. */
+PST_API PST_MUST_USE pst_rc pst_slot_queued(struct pst_stage *self, struct pst_ref ref);
 
 /* Sleeps until the kernels of other stages have finished with a slot that has come. */
 PST_API PST_MUST_USE pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref);

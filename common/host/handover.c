@@ -163,21 +163,59 @@ pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_host_route
     return self->in_stream && route->aside ? wait_for_others(self, route, slot, true) : PST_OK;
 }
 
-pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end *route, uint32_t slot)
+pst_rc pst_handover_give(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot)
 {
     const struct pst_gpus *gpus;
     char why[PST_GPUS_WHY_BYTES];
     if (!self->in_stream)
         return PST_OK; /* it has waited */
     const int gpu = pst_gpu_number(pst_device_name(self));
-    void *event = route->mine ? route->mine[slot] : self->behind;
+    void *event = route->mine ? route->mine[slot] : route->queued[slot] ? route->behind[slot] : self->behind;
     pst_rc rc = pst_gpus_open(&gpus);
     if (rc != PST_OK)
         return rc;
-    rc = gpus->event_record(gpu, event, self->stream, why);
+    if (!route->queued[slot])
+        rc = gpus->event_record(gpu, event, self->stream, why);
     if (rc == PST_OK && !route->mine)
         rc = gpus->event_wait(gpu, event, NULL, true, why);
+    route->queued[slot] = false;
     return rc == PST_OK ? rc : pst_fail(rc, "cannot pass on slot %u of route %u: %s", slot, route->id, why);
+}
+
+/* An event of this slot alone, for a route that has none. */
+static pst_rc own_event(struct pst_stage *self, struct pst_host_route_end *route, uint32_t slot)
+{
+    char name[96];
+    if (route->behind[slot])
+        return PST_OK;
+    (void)snprintf(name, sizeof name, "%s #slot %u of %u of %p", pst_device_name(self), slot, route->id,
+                   (const void *)self);
+    return find_event(self->process, name, &route->behind[slot]);
+}
+
+pst_rc pst_slot_queued(struct pst_stage *self, struct pst_ref ref)
+{
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES];
+    struct pst_host_route_end *route = pst_host_route_end_find(self, ref.route);
+    if (!route || ref.slot >= route->slots || !route->held[ref.slot])
+        return pst_fail(PST_E_ARG,
+                        "the stage says that it has queued its work on slot %u of route %u, but it does not "
+                        "hold this slot: it must say so before it sends the slot",
+                        ref.slot, ref.route);
+    if (!self->in_stream)
+        return PST_OK; /* it waits on the host before it sends */
+    pst_rc rc = route->mine ? PST_OK : own_event(self, route, ref.slot);
+    if (rc == PST_OK)
+        rc = pst_gpus_open(&gpus);
+    if (rc != PST_OK)
+        return rc;
+    rc = gpus->event_record(pst_gpu_number(pst_device_name(self)),
+                            route->mine ? route->mine[ref.slot] : route->behind[ref.slot], self->stream, why);
+    route->queued[ref.slot] = rc == PST_OK;
+    return rc == PST_OK
+               ? rc
+               : pst_fail(rc, "cannot note the work on slot %u of route %u: %s", ref.slot, route->id, why);
 }
 
 pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref ref)

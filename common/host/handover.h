@@ -22,7 +22,7 @@ PST_MUST_USE pst_rc pst_handover_take(struct pst_stage *self, const struct pst_h
 PST_MUST_USE pst_rc pst_handover_announce(struct pst_stage *self, const struct pst_host_route_end *route,
                                           uint32_t slot);
 /* Call before the slot is given away: orders the stage's work before the next user's. */
-PST_MUST_USE pst_rc pst_handover_give(struct pst_stage *self, const struct pst_host_route_end *route,
+PST_MUST_USE pst_rc pst_handover_give(struct pst_stage *self, struct pst_host_route_end *route,
                                       uint32_t slot);
 
 #endif

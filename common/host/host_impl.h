@@ -57,6 +57,9 @@ struct pst_host_route_end { /* a route that passes through here */
     void **mine, **theirs;
     uint32_t ntheirs;
     bool aside; /* a stage that does not wait for kernels writes to its slots */
+    /* pst_slot_queued: the slot's event has been recorded; the event, if `mine` has none. */
+    bool queued[PST_SLOTS_MAX];
+    void *behind[PST_SLOTS_MAX];
     bool total_told, ended;
     uint32_t held_count; /* slots that were borrowed or granted, and not yet sent on or released */
     uint32_t open;       /* slots that were granted, and not yet sent or released */

@@ -160,11 +160,16 @@ void pst_total(struct pst_stage *self, int port, uint64_t batches)
 
 void pst_fill_many(struct pst_stage *self, int port)
 {
+    pst_fill_ahead(self, port, UINT32_MAX);
+}
+
+void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots)
+{
     struct pst_host_route_end *route = held_at_port(self, port);
     if (!route)
         return; /* the port is not linked */
-    assert(route->origin_port == port && "pst_fill_many is only for outputs that originate slots");
-    route->hold = route->slots;
+    assert(route->origin_port == port && "pst_fill_ahead is only for outputs that originate slots");
+    route->hold = slots < route->slots ? slots : route->slots;
 }
 
 /* ---- sending ------------------------------------------------------------------------------------- */

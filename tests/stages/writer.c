@@ -6,7 +6,7 @@ struct writer {
     struct pst_device device;
     uint64_t bytes; /* of a slot */
     void *made;     /* on the device: what goes to a slot */
-    bool plain, eager, waits;
+    bool plain, eager, waits, busy;
     uint64_t batches;
 };
 
@@ -53,6 +53,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
     if (!slot)
         return PST_E_STATE;
     pst_rc rc = put(s, slot, frame.batch);
+    if (rc == PST_OK && s->busy)
+        rc = pst_slot_queued(self, ev->credit.ref);
+    if (rc == PST_OK && s->busy && frame.batch + 1 == s->batches)
+        s->device.twin->square_sum(s->device.q, s->made, 1, s->made); /* which a test lets hang */
     if (rc == PST_OK && s->waits)
         rc = pst_device_wait(&s->device);
     pst_count(self, 1, s->bytes);
@@ -98,6 +102,11 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct writer, eager),
      .def = "false",
      .help = "waits for its stream before it sends"},
+    {.name = "busy",
+     .type = PST_PARAM_BOOL,
+     .into = PST_INTO(struct writer, busy),
+     .def = "false",
+     .help = "says when a slot's work is queued; behind that of the last slot it queues more"},
     {0},
 };
 

@@ -149,6 +149,20 @@ def who_waits_for_a_kernel_that_never_ends_says_so():
 
 
 @test
+def work_behind_that_of_a_slot_delays_nobody():
+    if REAL:
+        raise Skip("a GPU's kernels end")
+    with Place() as p:
+        os.environ.update(PENSTOCK_VIRTUAL_HANG="optimizer.cu", PENSTOCK_GPU_WAIT_S="0.5")
+        try:
+            for device, events in (("cuda:0", True), ("cpu:0", False)):
+                pl = way(writer(busy=True), on("reader", device, plain=True))
+                assert by_events(p, pl) == events and read(p, pl)["batches"] == BATCHES, device
+        finally:
+            del os.environ["PENSTOCK_VIRTUAL_HANG"], os.environ["PENSTOCK_GPU_WAIT_S"]
+
+
+@test
 def a_run_that_is_interrupted_ends():
     with Place() as p:
         run = p.start(way(on("writer", "cuda:0", batches=10_000_000), on("reader", "cuda:1", delay_us=500)))
