@@ -231,6 +231,7 @@ static inline double pst_queue_wait_s(void)
 enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 
 struct pst_k_nvme_twin; /* nvme.h */
+struct pst_twin_graph;
 
 struct pst_twin {
     uint64_t bytes;                     /* size of this structure; a different size means a different build */
@@ -264,14 +265,30 @@ struct pst_twin {
      * the record; the pointers are read by the call. */
     pst_rc (*record)(struct pst_queue *q, struct pst_twin_record *record, uint64_t sequence,
                      const int64_t *const *counts, int n);
-    /* Sleeps until the last record is written. Work that was put on the queue after it may still be running.
-     */
-    pst_rc (*recorded)(struct pst_queue *q, char *why);
+    /* Sleeps until the record has this sequence. Work that was put on the queue after it may still be
+     * running. PST_E_STATE: the queue is empty, but did not write the record. */
+    pst_rc (*recorded)(struct pst_queue *q, const struct pst_twin_record *record, uint64_t sequence,
+                       char *why);
     /* Sleeps until the queue is empty. Both waits return the first failure since the last record or wait,
      * and where it happened in why. PST_E_TIMEOUT: the queue appears to hang, and every other wait for this
      * device will hang too. Do not use the queue again and do not release its memory (queue_free then does
      * nothing). */
     pst_rc (*wait)(struct pst_queue *q, char *why);
+
+    /* A graph is work that is put on the queue as a whole, as often as wanted. NULL in the CPU's table.
+     * What the caller puts on the queue between graph_begin and graph_end does not run, but becomes the
+     * graph: calls of kernels, copies, fills and records, but no waits. A run of the graph has the arguments
+     * of these calls, and finds in memory what is there by then. If a call has failed, graph_end returns its
+     * error, and *graph is NULL. A graph is for its queue, and must not run after reserve. */
+    pst_rc (*graph_begin)(struct pst_queue *q);
+    pst_rc (*graph_end)(struct pst_queue *q, struct pst_twin_graph **graph, char *why);
+    pst_rc (*graph_run)(struct pst_queue *q, struct pst_twin_graph *graph);
+    /* A run that has begun still ends. NULL: does nothing. */
+    void (*graph_free)(struct pst_twin_graph *graph);
+    /* The random numbers of later calls of sample, sample_typed, sample_weighted and sample_ladies: their
+     * stream is not that of the call, but *at, in the device's memory, when the queue reaches the call. NULL:
+     * that of the call again. So a graph draws other numbers in each run. NULL in the CPU's table. */
+    void (*draws_at)(struct pst_queue *q, const struct pst_rng_stream *at);
 };
 
 #define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and where it happened */

@@ -24,6 +24,7 @@ enum {
     PATIENT_US = 20, /* the host looks without a nap for so long: a nap takes longer */
     NAP_LEAST_US = 10,
     NAP_MOST_US = 1000,
+    ASK_US = 1000, /* the driver is asked for failures once in so long */
 };
 
 /* Sets the device of the calling thread while a queue is made or used. */
@@ -113,9 +114,8 @@ static void queue_free(struct pst_queue *q)
     (void)cudaFree(q->scratch);
     (void)cudaFree(q->status);
     (void)cudaFreeHost(q->report);
-    for (const cudaEvent_t event : {q->done, q->recorded})
-        if (event)
-            (void)cudaEventDestroy(event);
+    if (q->done)
+        (void)cudaEventDestroy(q->done);
     if (q->own_stream && q->stream)
         (void)cudaStreamDestroy(q->stream);
     delete[] q->why;
@@ -128,11 +128,6 @@ static bool make_stream(struct pst_queue *q, bool first)
     return q->stream || (pst_cu_checked(q, cudaDeviceGetStreamPriorityRange(&least, &greatest)) &&
                          pst_cu_checked(q, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking,
                                                                         first ? greatest : least)));
-}
-
-static bool make_event(struct pst_queue *q, cudaEvent_t *event)
-{
-    return pst_cu_checked(q, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
 }
 
 static bool take_memory(struct pst_queue *q)
@@ -181,8 +176,9 @@ static pst_rc queue_new(const struct pst_queue_options *options, struct pst_queu
     const bool made = on_device(q) &&
                       pst_cu_checked(q, cudaDeviceGetAttribute(&q->multiprocessors,
                                                                cudaDevAttrMultiProcessorCount, q->device)) &&
-                      make_stream(q, options->first) && make_event(q, &q->done) &&
-                      make_event(q, &q->recorded) && take_memory(q);
+                      make_stream(q, options->first) &&
+                      pst_cu_checked(q, cudaEventCreateWithFlags(&q->done, cudaEventDisableTiming)) &&
+                      take_memory(q);
     if (made && options->products)
         prepare_products(q);
     const pst_rc rc = q->rc;
@@ -285,7 +281,6 @@ static pst_rc record(struct pst_queue *q, struct pst_twin_record *to, uint64_t s
     pst_cu_on(q, 1, PST_CU_WARP)(write_record, to, sequence, all, n, q->status);
     q->last_file = file;
     q->last_line = line;
-    (void)pst_cu_checked(q, cudaEventRecord(q->recorded, q->stream));
     return q->rc;
 }
 
@@ -304,15 +299,8 @@ static pst_rc tell(struct pst_queue *q, char *why)
     return rc;
 }
 
-static void sleep_until(struct pst_queue *q, cudaEvent_t event)
+static void give_up(struct pst_queue *q)
 {
-    if (q->rc != PST_OK)
-        return;
-    const cudaError_t error = pst_cu_sleep_until(event, q->wait_s);
-    if (error != cudaErrorNotReady) {
-        (void)pst_cu_checked(q, error);
-        return;
-    }
     q->left_alone = true;
     q->rc = PST_E_TIMEOUT;
     (void)snprintf(q->why, PST_TWIN_WHY_BYTES,
@@ -321,9 +309,94 @@ static void sleep_until(struct pst_queue *q, cudaEvent_t event)
                    q->wait_s, q->last_file ? q->last_file : "-", q->last_line);
 }
 
-static pst_rc recorded(struct pst_queue *q, char *why)
+/* ---- sleeping ------------------------------------------------------------------------------------ */
+
+namespace
 {
-    sleep_until(q, q->recorded);
+/* Looks often at first, for short waits. Then the host takes naps that grow with the wait, so it ends at most
+ * a sixteenth of the wait too late. */
+class patience
+{
+    using clock = std::chrono::steady_clock;
+    clock::time_point begin = clock::now();
+
+  public:
+    patience()
+    {
+        static thread_local bool keen; /* otherwise the system adds 50 us to every nap */
+        if (!keen)
+            keen = prctl(PR_SET_TIMERSLACK, 1000UL) == 0;
+#ifdef PST_HOST_BUILD
+        pst_cu_host_counts_add(PST_HOST_WAITS);
+#endif
+    }
+    int64_t gone_us() const
+    {
+        return std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - begin).count();
+    }
+    void nap() const
+    {
+        const int64_t gone = gone_us();
+        if (gone < PATIENT_US)
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(std::chrono::microseconds(
+                std::clamp(gone / 16, (int64_t)NAP_LEAST_US, (int64_t)NAP_MOST_US)));
+    }
+};
+
+bool is_written(const struct pst_twin_record *record, uint64_t sequence)
+{
+    return __atomic_load_n(&record->sequence, __ATOMIC_ACQUIRE) == sequence;
+}
+
+/* Has the queue failed, or ended without the record? */
+bool has_failed(struct pst_queue *q, const struct pst_twin_record *record, uint64_t sequence)
+{
+    const cudaError_t now = cudaStreamQuery(q->stream);
+    if (now == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* no later launch must see it */
+    else if (pst_cu_checked(q, now) && !is_written(record, sequence))
+        pst_cu_refuse(q, PST_E_STATE,
+                      "the GPU finished a batch, but did not write the batch's results for the CPU: this is "
+                      "a fault of Penstock or of the driver",
+                      0, 0);
+    return q->rc != PST_OK;
+}
+} // namespace
+
+/* cudaEventSynchronize has no deadline. */
+cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
+{
+    const patience p;
+    cudaError_t now;
+    while ((now = cudaEventQuery(event)) == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* no later launch must see it */
+        if ((double)p.gone_us() > limit_s * 1e6)
+            break;
+        p.nap();
+    }
+    return now;
+}
+
+/* Looks at the record in pinned memory, which takes no call of the driver. */
+static pst_rc recorded(struct pst_queue *q, const struct pst_twin_record *record, uint64_t sequence,
+                       char *why)
+{
+    const patience p;
+    int64_t asked_us = 0;
+    while (q->rc == PST_OK && !is_written(record, sequence)) {
+        const int64_t gone = p.gone_us();
+#ifdef PST_HOST_BUILD
+        pst_cu_host_work_until(q->stream, &record->sequence, sequence);
+#endif
+        if ((double)gone > q->wait_s * 1e6)
+            give_up(q);
+        else if (gone < asked_us + ASK_US)
+            p.nap();
+        else if (!has_failed(q, record, sequence))
+            asked_us = gone;
+    }
     return tell(q, why);
 }
 
@@ -333,8 +406,13 @@ static pst_rc wait(struct pst_queue *q, char *why)
     (void)pst_cu_checked(
         q, cudaMemcpyAsync(q->report, q->status, sizeof *q->report, cudaMemcpyDefault, q->stream));
     (void)pst_cu_checked(q, cudaMemsetAsync(q->status, 0, sizeof *q->status, q->stream));
-    (void)pst_cu_checked(q, cudaEventRecord(q->done, q->stream));
-    sleep_until(q, q->done);
+    if (pst_cu_checked(q, cudaEventRecord(q->done, q->stream))) {
+        const cudaError_t error = pst_cu_sleep_until(q->done, q->wait_s);
+        if (error == cudaErrorNotReady)
+            give_up(q);
+        else
+            (void)pst_cu_checked(q, error);
+    }
     const pst_rc rc = tell(q, why);
     if (rc != PST_OK)
         return rc;
@@ -361,34 +439,63 @@ static pst_rc reserve(struct pst_queue *q, int64_t most, int64_t columns, char *
     return tell(q, why);
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------------ */
+/* ---- graphs -------------------------------------------------------------------------------------- */
 
-/* cudaEventSynchronize has no deadline. This looks often at first, for short waits. Then it takes naps
- * that grow with the wait, so it ends at most a sixteenth of the wait too late. */
-cudaError_t pst_cu_sleep_until(cudaEvent_t event, double limit_s)
+struct pst_twin_graph {
+    cudaGraphExec_t exec;
+    int device;
+    const char *last_file; /* of its launches */
+    int last_line;
+};
+
+/* Relaxed, because CUDA may load kernels meanwhile, and other threads may allocate memory. */
+static pst_rc graph_begin(struct pst_queue *q)
 {
-#ifdef PST_HOST_BUILD
-    pst_cu_host_counts_add(PST_HOST_WAITS);
-#endif
-    using clock = std::chrono::steady_clock;
-    using std::chrono::microseconds;
-    static thread_local bool keen; /* otherwise the system adds 50 us to every nap */
-    if (!keen)
-        keen = prctl(PR_SET_TIMERSLACK, 1000UL) == 0;
-    const auto begin = clock::now();
-    cudaError_t now;
-    while ((now = cudaEventQuery(event)) == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* no later launch must see it */
-        const auto gone = std::chrono::duration_cast<microseconds>(clock::now() - begin);
-        if ((double)gone.count() > limit_s * 1e6)
-            break;
-        if (gone < microseconds(PATIENT_US))
-            std::this_thread::yield();
-        else
-            std::this_thread::sleep_for(
-                std::clamp(gone / 16, microseconds(NAP_LEAST_US), microseconds(NAP_MOST_US)));
-    }
-    return now;
+    if (on_device(q))
+        (void)pst_cu_checked(q, cudaStreamBeginCapture(q->stream, cudaStreamCaptureModeRelaxed));
+    return q->rc;
+}
+
+static pst_rc graph_end(struct pst_queue *q, struct pst_twin_graph **graph, char *why)
+{
+    cudaGraph_t captured = NULL;
+    *graph = NULL;
+    (void)pst_cu_checked(q, cudaStreamEndCapture(q->stream, &captured)); /* after a failure, too */
+    struct pst_twin_graph *made =
+        new (std::nothrow) pst_twin_graph{NULL, q->device, q->last_file, q->last_line};
+    if (!made)
+        pst_cu_refuse(q, PST_E_NOMEM, "out of memory: cannot allocate a graph of GPU work", 0, 0);
+    if (q->rc == PST_OK && pst_cu_checked(q, cudaGraphInstantiate(&made->exec, captured, 0)))
+        *graph = made;
+    else
+        delete made;
+    if (captured)
+        (void)cudaGraphDestroy(captured);
+    return tell(q, why);
+}
+
+static pst_rc graph_run(struct pst_queue *q, struct pst_twin_graph *graph)
+{
+    if (q->rc != PST_OK || !on_device(q))
+        return q->rc;
+    q->last_file = graph->last_file;
+    q->last_line = graph->last_line;
+    (void)pst_cu_checked(q, cudaGraphLaunch(graph->exec, q->stream));
+    return q->rc;
+}
+
+static void graph_free(struct pst_twin_graph *graph)
+{
+    if (!graph)
+        return;
+    (void)cudaSetDevice(graph->device);
+    (void)cudaGraphExecDestroy(graph->exec);
+    delete graph;
+}
+
+static void draws_at(struct pst_queue *q, const struct pst_rng_stream *at)
+{
+    q->draws = at;
 }
 
 /* The only symbol that this object exports. */
@@ -420,6 +527,11 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         record,
         recorded,
         wait,
+        graph_begin,
+        graph_end,
+        graph_run,
+        graph_free,
+        draws_at,
     };
     return &cuda;
 }

@@ -25,13 +25,14 @@ struct pst_queue {
     int device, multiprocessors;
     char *scratch; /* used anew by each call, since calls run one after the other */
     size_t scratch_bytes, scratch_used;
-    int32_t *status;            /* on the device: PST_OK, or what is wrong with the data */
-    int64_t *unused;            /* on the device: gets counts that nobody asked for */
-    int32_t *report;            /* pinned: a copy of the status for the host */
-    cudaEvent_t done, recorded; /* the host sleeps for these: for everything, and for the last record */
-    double wait_s;              /* at most */
-    bool left_alone;            /* a wait has timed out */
-    const char *last_file;      /* where the last launch was made */
+    int32_t *status;                    /* on the device: PST_OK, or what is wrong with the data */
+    int64_t *unused;                    /* on the device: gets counts that nobody asked for */
+    int32_t *report;                    /* pinned: a copy of the status for the host */
+    cudaEvent_t done;                   /* the host sleeps for it: for everything */
+    double wait_s;                      /* at most */
+    const struct pst_rng_stream *draws; /* where kernels find their stream (draws_at); NULL: in the call */
+    bool left_alone;                    /* a wait has timed out */
+    const char *last_file;              /* where the last launch was made */
     int last_line;
     const struct pst_cu_lt *lt_calls; /* lt.cuh */
     cublasLtHandle_t lt;              /* NULL: this queue makes no products */
@@ -227,6 +228,23 @@ template <class F> struct pst_cu_output {
 };
 
 /* ---- draws of neighbours, one for each lane, as in kernels/cpu/sample.c --------------------------- */
+
+/* The stream of a call: its own, or the one that is in memory when the kernel runs. */
+struct pst_cu_stream {
+    struct pst_rng_stream own;
+    const struct pst_rng_stream *at;
+};
+
+static inline struct pst_cu_stream pst_cu_stream_of(const struct pst_queue *q,
+                                                    const struct pst_rng_stream &own)
+{
+    return {own, q->draws};
+}
+
+static __device__ __forceinline__ struct pst_rng_stream pst_cu_stream_now(const struct pst_cu_stream &s)
+{
+    return s.at ? *s.at : s.own;
+}
 
 /* The position of draw `slot` of `fanout` in a list of `degree` entries, before it is compared with the draws
  * before it. */

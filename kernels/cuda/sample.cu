@@ -14,7 +14,7 @@ enum { SCAN_MAX = 32 }; /* draws that the lanes of one warp hold */
 struct sampling {
     struct pst_csc graph;
     const int64_t *degrees; /* positions in lists of these lengths are wanted; NULL: ids of neighbours */
-    struct pst_rng_stream stream;
+    struct pst_cu_stream stream;
     const int64_t *vertices;
     struct pst_twin_n n;
     int fanout;
@@ -119,6 +119,7 @@ __device__ __forceinline__ int64_t start_row(const sampling &s, int64_t i, int64
 template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_few(sampling s)
 {
     const int64_t n = pst_cu_warp_value(s.n, s.status);
+    const struct pst_rng_stream stream = pst_cu_stream_now(s.stream);
     const int lane = (int)threadIdx.x % LANES;
     if (pst_cu_first() == 0) {
         s.indptr[0] = 0;
@@ -131,7 +132,7 @@ template <int LANES> __global__ void __launch_bounds__(PST_CU_THREADS, 4) draw_f
         const bool drawn = is_drawn(s, r);
         if (__any_sync(0xFFFFFFFFu, drawn)) {
             const int64_t pick =
-                drawn ? pst_cu_pick(s.stream, r.vertex, r.degree, s.fanout, s.replace, lane) : -1;
+                drawn ? pst_cu_pick(stream, r.vertex, r.degree, s.fanout, s.replace, lane) : -1;
             const int64_t position =
                 s.replace ? pick
                           : pst_cu_settle(pick, pick, r.degree - s.fanout + lane, s.fanout, lane, LANES);
@@ -166,6 +167,7 @@ __global__ void __launch_bounds__(PST_CU_WARP) draw_many(sampling s, int places)
 {
     PST_CU_SHARED_DYNAMIC(unsigned long long, set);
     const int64_t n = pst_cu_warp_value(s.n, s.status);
+    const struct pst_rng_stream stream = pst_cu_stream_now(s.stream);
     const int lane = (int)threadIdx.x;
     if (blockIdx.x == 0 && lane == 0) {
         s.indptr[0] = 0;
@@ -182,9 +184,9 @@ __global__ void __launch_bounds__(PST_CU_WARP) draw_many(sampling s, int places)
             const bool in = slot < r.taken;
             int64_t position = slot;
             if (drawn) {
-                const int64_t pick = in ? pst_cu_pick(s.stream, r.vertex, r.degree, s.fanout, s.replace,
-                                                      (int)slot)
-                                        : -1,
+                const int64_t pick =
+                                  in ? pst_cu_pick(stream, r.vertex, r.degree, s.fanout, s.replace, (int)slot)
+                                     : -1,
                               last = r.degree - s.fanout + slot;
                 position = places && in && set_has(set, (uint64_t)places - 1, pick) ? last : pick;
                 if (places)
@@ -252,8 +254,10 @@ pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const str
     assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
     assert(graph->index_bytes == 4 || graph->index_bytes == 8);
     return sample(
-        q, {*graph, NULL, pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
-            vertices, n, fanout, replace, indptr, out, pst_min_i64(capacity, INT32_MAX), total, q->status});
+        q,
+        {*graph, NULL,
+         pst_cu_stream_of(q, pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop)),
+         vertices, n, fanout, replace, indptr, out, pst_min_i64(capacity, INT32_MAX), total, q->status});
 }
 
 pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
@@ -271,7 +275,7 @@ pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const i
     assert(n >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
     return sample(q, {{},
                       degrees,
-                      pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
+                      {pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop), NULL},
                       vertices,
                       {NULL, n},
                       fanout,

@@ -169,6 +169,79 @@ void test_streams(void **)
     assert_int_equal(cudaStreamDestroy(b), cudaSuccess);
 }
 
+__global__ void add_to(int *to, const int *value)
+{
+    *to += *value;
+}
+
+/* A graph does its work at each launch, with what is in memory by then, and is one call. */
+void test_graphs(void **)
+{
+    cudaStream_t s;
+    cudaGraph_t captured;
+    cudaGraphExec_t graph;
+    int sum = 0, *value;
+    uint64_t count[PST_HOST_COUNTS];
+    assert_int_equal(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaHostAlloc(reinterpret_cast<void **>(&value), 2 * sizeof *value, cudaHostAllocMapped),
+                     cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(value + 1, value, sizeof *value, cudaMemcpyDefault, s), cudaSuccess);
+    pst_cu_host_launch(add_to, 1, 1, 0, s, pst_cu_site{__FILE__, __LINE__}, &sum, value + 1);
+    assert_int_equal(cudaStreamEndCapture(s, &captured), cudaSuccess);
+    assert_int_equal(cudaGraphInstantiate(&graph, captured, 0), cudaSuccess);
+    assert_int_equal(cudaGraphDestroy(captured), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(s), cudaSuccess);
+    assert_int_equal(sum, 0);
+    pst_cu_host_counts(count);
+    for (int turn = 1; turn <= 3; turn++) {
+        *value = turn;
+        assert_int_equal(cudaGraphLaunch(graph, s), cudaSuccess);
+        assert_int_equal(cudaStreamQuery(s), cudaSuccess);
+    }
+    assert_int_equal(sum, 1 + 2 + 3);
+    pst_cu_host_counts(count);
+    assert_int_equal(count[PST_HOST_CALLS], 3);
+    assert_int_equal(count[PST_HOST_GRAPHS], 3);
+    assert_int_equal(count[PST_HOST_LAUNCHES], 3);
+    assert_int_equal(count[PST_HOST_COPIES], 3);
+    *value = 4;
+    assert_int_equal(cudaGraphLaunch(graph, s), cudaSuccess);
+    assert_int_equal(cudaGraphExecDestroy(graph), cudaSuccess); /* the launch still ends */
+    assert_int_equal(cudaStreamSynchronize(s), cudaSuccess);
+    assert_int_equal(sum, 1 + 2 + 3 + 4);
+    assert_int_equal(cudaFreeHost(value), cudaSuccess);
+    assert_int_equal(cudaStreamDestroy(s), cudaSuccess);
+}
+
+/* What CUDA refuses while a stream is captured, or what no call of a kernel does, spoils the graph. */
+void test_spoiled_graphs(void **)
+{
+    cudaStream_t s;
+    cudaGraph_t captured;
+    cudaEvent_t event;
+    void *memory;
+    int x = 0, y = 0;
+    assert_int_equal(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+    for (int call = 0; call < 6; call++) {
+        assert_int_equal(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed), cudaSuccess);
+        const cudaError_t got = call == 0   ? cudaStreamSynchronize(s)
+                                : call == 1 ? cudaStreamQuery(s)
+                                : call == 2 ? cudaEventRecord(event, s)
+                                : call == 3 ? cudaMalloc(&memory, 100)
+                                : call == 4 ? cudaMemcpyAsync(&x, &y, sizeof x, cudaMemcpyDefault, s)
+                                            : cudaMemcpy(&x, &y, sizeof x, cudaMemcpyDefault);
+        assert_int_equal(got, cudaErrorStreamCaptureUnsupported);
+        assert_int_equal(cudaStreamEndCapture(s, &captured), cudaErrorStreamCaptureInvalidated);
+        assert_null(captured);
+    }
+    assert_int_equal(cudaStreamEndCapture(s, &captured), cudaErrorIllegalState);
+    (void)cudaGetLastError();
+    assert_int_equal(cudaEventDestroy(event), cudaSuccess);
+    assert_int_equal(cudaStreamDestroy(s), cudaSuccess);
+}
+
 /* Launches that CUDA refuses. */
 void test_refused(void **)
 {
@@ -328,8 +401,10 @@ void test_out_of_range(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shuffles),     cmocka_unit_test(test_halves),   cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_orders),       cmocka_unit_test(test_streams),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shuffles),     cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_sums),         cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_streams),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_graphs),       cmocka_unit_test(test_spoiled_graphs),
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(test_mistakes),     cmocka_unit_test(test_deadlock),
 #endif

@@ -49,6 +49,46 @@ static inline int random_fanout(void)
     return rnd(2) ? (int)rnd(33) : fanouts[rnd(sizeof fanouts / sizeof *fanouts)];
 }
 
+/* Every other time, what CUDA's twin is asked to do becomes a graph, which runs twice and finds the random
+ * numbers in the device's memory. The call then gets another stream or key. */
+static inline bool replay_begin(struct pst_rng_stream stream)
+{
+    static struct both draws;
+    if (rnd(2))
+        return false;
+    if (!draws.host)
+        draws = both_new(sizeof stream);
+    memcpy(draws.host, &stream, sizeof stream);
+    send(&draws);
+    assert_int_equal(cuda->graph_begin(queue), PST_OK);
+    cuda->draws_at(queue, draws.device);
+    return true;
+}
+
+static inline struct pst_sample_key replay_key(bool replays, struct pst_sample_key key)
+{
+    key.batch += replays;
+    return key;
+}
+
+static inline void replay_end(bool replays)
+{
+    struct pst_twin_graph *graph;
+    if (!replays)
+        return;
+    cuda->draws_at(queue, NULL);
+    if (cuda->graph_end(queue, &graph, why) != PST_OK)
+        fail_msg("%s", why);
+    for (int run = 0; run < 2; run++)
+        assert_int_equal(cuda->graph_run(queue, graph), PST_OK);
+    cuda->graph_free(graph);
+}
+
+static inline struct pst_rng_stream stream_of(const struct pst_sample_key *key)
+{
+    return pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop);
+}
+
 struct draw {
     struct pst_sample_key key;
     struct both vertices, indptr, out, numbers; /* numbers: n, total */
@@ -67,12 +107,15 @@ static inline pst_rc draw_both(const struct graph *g, const struct draw *d)
     send(&d->numbers);
     const bool there = rnd(2);
     const struct pst_twin_n n = {there ? d->numbers.device : NULL, d->n + (there ? (int64_t)rnd(50) : 0)};
-    if (rnd(4) > 0)
-        assert_int_equal(cuda->sample_n(queue, &g->device, &d->key, d->vertices.device, n, d->fanout,
-                                        d->replace, d->indptr.device, d->out.device, d->capacity,
+    if (rnd(4) > 0) {
+        const bool replays = replay_begin(stream_of(&d->key));
+        const struct pst_sample_key key = replay_key(replays, d->key);
+        assert_int_equal(cuda->sample_n(queue, &g->device, &key, d->vertices.device, n, d->fanout, d->replace,
+                                        d->indptr.device, d->out.device, d->capacity,
                                         (int64_t *)d->numbers.device + 1),
                          PST_OK);
-    else
+        replay_end(replays);
+    } else
         assert_int_equal(cuda->sample(queue, &g->device, &d->key, d->vertices.device, d->n, d->fanout,
                                       d->replace, d->indptr.device, d->out.device, d->capacity),
                          PST_OK);

@@ -157,10 +157,14 @@ static void test_ladies(void **state)
         const pst_rc rc =
             cpu->sample_ladies(NULL, &r.g.host, &stream, size, r.vertices.host, r.n, r.scratch.host,
                                r.indptr.host, r.out.host, r.weight.host, capacity);
-        assert_int_equal(cuda->sample_ladies_n(queue, &r.g.device, &stream, size, r.vertices.device,
-                                               count_of(&r), r.scratch.device, r.indptr.device, r.out.device,
+        const struct pst_twin_n n = count_of(&r);
+        const bool replays = replay_begin(stream);
+        const struct pst_rng_stream shown = {{stream.key[0], stream.key[1]}, stream.salt + replays};
+        assert_int_equal(cuda->sample_ladies_n(queue, &r.g.device, &shown, size, r.vertices.device, n,
+                                               r.scratch.device, r.indptr.device, r.out.device,
                                                r.weight.device, capacity, total_of(&r)),
                          PST_OK);
+        replay_end(replays);
         same_sample(&r, rc, true);
         run_free(&r);
     }
@@ -190,14 +194,19 @@ static void test_weighted(void **state)
         const bool weighs = rnd(2);
         const int64_t capacity = rnd(8) ? damage(&r) : r.edges;
         const struct pst_rng_stream stream = any_stream(PST_RNG_SAMPLE);
-        const struct pst_k_weighted_edges host = {w.host, stream}, device = {w.device, stream};
+        const struct pst_k_weighted_edges host = {w.host, stream};
         const pst_rc rc =
             cpu->sample_weighted(NULL, &r.g.host, &host, r.vertices.host, r.n, fanout, r.indptr.host,
                                  r.out.host, weighs ? r.weight.host : NULL, capacity);
-        assert_int_equal(cuda->sample_weighted_n(queue, &r.g.device, &device, r.vertices.device, count_of(&r),
-                                                 fanout, r.indptr.device, r.out.device,
+        const struct pst_twin_n n = count_of(&r);
+        const bool replays = replay_begin(stream);
+        const struct pst_k_weighted_edges device = {w.device,
+                                                    {{stream.key[0], stream.key[1]}, stream.salt + replays}};
+        assert_int_equal(cuda->sample_weighted_n(queue, &r.g.device, &device, r.vertices.device, n, fanout,
+                                                 r.indptr.device, r.out.device,
                                                  weighs ? r.weight.device : NULL, capacity, total_of(&r)),
                          PST_OK);
+        replay_end(replays);
         if (rc == PST_E_LIMIT) { /* a bad weight may come later: CUDA's twin sees all lists first */
             (void)cuda->wait(queue, why);
         } else {
@@ -270,10 +279,14 @@ static void test_typed(void **state)
                                             r.indptr.host, r.out.host, told ? of.host : NULL, capacity);
         how.relation = one ? NULL : relation.device;
         how.fanout = fanout.device;
-        assert_int_equal(cuda->sample_typed_n(queue, &r.g.device, &how, &key, r.vertices.device, count_of(&r),
-                                              NULL, r.indptr.device, r.out.device, told ? of.device : NULL,
+        const struct pst_twin_n n = count_of(&r);
+        const bool replays = replay_begin(stream_of(&key));
+        const struct pst_sample_key shown = replay_key(replays, key);
+        assert_int_equal(cuda->sample_typed_n(queue, &r.g.device, &how, &shown, r.vertices.device, n, NULL,
+                                              r.indptr.device, r.out.device, told ? of.device : NULL,
                                               capacity, total_of(&r)),
                          PST_OK);
+        replay_end(replays);
         if (rc == PST_E_LIMIT) { /* a wrong relation may come later: CUDA's twin sees all lists first */
             (void)cuda->wait(queue, why);
         } else {

@@ -10,11 +10,31 @@ namespace
 constexpr size_t STAGED_MOST = 64 << 10; /* CUDA copies as much from pageable memory without waiting */
 constexpr uintptr_t BUS_LINE = 128; /* bytes of the largest access of a warp, and of a line of its cache */
 std::atomic<uint64_t> counts[PST_HOST_COUNTS];
+thread_local uint64_t *diverted;
+
+void add(enum pst_cu_host_count which, uint64_t more)
+{
+    if (diverted)
+        diverted[which] += more;
+    else
+        counts[which].fetch_add(more, std::memory_order_relaxed);
+}
 } // namespace
 
 void pst_cu_host_counts_add(enum pst_cu_host_count which)
 {
-    counts[which].fetch_add(1, std::memory_order_relaxed);
+    add(which, 1);
+}
+
+void pst_cu_host_counts_divert(uint64_t *to)
+{
+    diverted = to;
+}
+
+void pst_cu_host_counts_add_all(const uint64_t of[PST_HOST_COUNTS])
+{
+    for (int i = 0; i < PST_HOST_COUNTS; i++)
+        add((enum pst_cu_host_count)i, of[i]);
 }
 
 void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to)
@@ -29,7 +49,7 @@ void pst_cu_host_counts_bus(const void *at, size_t bytes)
     const uintptr_t first = reinterpret_cast<uintptr_t>(at) / BUS_LINE,
                     last = (reinterpret_cast<uintptr_t>(at) + bytes - 1) / BUS_LINE;
     if (bytes > 0 && !pst_cu_host_on_gpu(at))
-        counts[PST_HOST_BUS].fetch_add(last - first + 1, std::memory_order_relaxed);
+        add(PST_HOST_BUS, last - first + 1);
 }
 
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes)

@@ -18,13 +18,21 @@ enum pst_cu_host_count {
                            context there */
     PST_HOST_LIBRARY,   /* calls of CUB and cuBLASLt that compute; each launches kernels of its own */
     PST_HOST_QUESTIONS, /* to cuBLASLt's heuristic, for an algorithm */
-    PST_HOST_BUS, /* lines of 128 bytes, begun or whole, of the host's memory that copies, and kernels that
-                     say so with PST_CU_CROSSES, read or write: transactions on the bus */
+    PST_HOST_BUS,    /* lines of 128 bytes, begun or whole, of the host's memory that copies, and kernels that
+                        say so with PST_CU_CROSSES, read or write: transactions on the bus */
+    PST_HOST_CALLS,  /* of the host that put work on a stream: launches, calls of libraries, copies and graphs
+                      */
+    PST_HOST_GRAPHS, /* launches of graphs. Their work counts as launches, copies and so on, each time */
+    PST_HOST_GRAPHS_MADE,
     PST_HOST_COUNTS,
 };
 
 #ifdef __cplusplus
 void pst_cu_host_counts_add(enum pst_cu_host_count which);
+/* Adds what this thread counts from now on to `to`; NULL: to the counts again. */
+void pst_cu_host_counts_divert(uint64_t *to);
+/* Adds all of these. */
+void pst_cu_host_counts_add_all(const uint64_t of[PST_HOST_COUNTS]);
 void pst_cu_host_counts_raise(enum pst_cu_host_count which, uint64_t to);
 /* Counts a copy. */
 void pst_cu_host_counts_copy(const void *a, const void *b, size_t bytes);

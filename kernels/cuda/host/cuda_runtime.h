@@ -36,6 +36,9 @@ enum cudaError_t {
     cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorIllegalState = 401,
     cudaErrorUnknown = 999,
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
@@ -54,6 +57,7 @@ enum {
     cudaHostRegisterIoMemory = 4
 };
 enum { cudaIpcMemLazyEnablePeerAccess = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 struct cudaIpcMemHandle_t {
     char reserved[64];
 };
@@ -68,6 +72,7 @@ struct cudaDeviceProp {
 
 typedef struct pst_cu_host_stream *cudaStream_t;
 typedef struct pst_cu_host_event *cudaEvent_t;
+typedef struct pst_cu_host_graph *cudaGraph_t, *cudaGraphExec_t;
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -98,6 +103,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -109,6 +121,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 /* Appends work to a stream. */
 void pst_cu_host_enqueue(cudaStream_t stream, std::function<void()> work);
+/* Does the stream's work until it has written this value to a word of the host's memory, or can go no
+ * further.
+ */
+void pst_cu_host_work_until(cudaStream_t stream, const uint64_t *word, uint64_t value);
 /* Checks the shape and stream of a launch as CUDA does. The error is kept for cudaGetLastError. */
 bool pst_cu_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
                             cudaStream_t stream);

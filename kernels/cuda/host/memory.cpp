@@ -300,6 +300,8 @@ void pst_cu_host_wrong(const char *fmt, ...)
 
 cudaError_t cudaMalloc(void **at, size_t bytes)
 {
+    if (pst_cu_host_captures())
+        return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     arena *a = arena_of(pst_cu_host_current());
     const size_t align = bytes >= PAGE ? PAGE : ALIGNMENT;
@@ -333,8 +335,8 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
 
 cudaError_t cudaFree(void *at)
 {
-    if (!at)
-        return cudaSuccess;
+    if (!at || pst_cu_host_captures())
+        return at ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
     (void)cudaStreamSynchronize(nullptr);
     const std::lock_guard<std::recursive_mutex> guard(pst_cu_host_lock());
     const int device = device_of(at);

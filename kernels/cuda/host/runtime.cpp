@@ -16,18 +16,6 @@
 #include <utility>
 #include <vector>
 
-/* A piece of work. Without `run` it is a gate, which opens when `ready` says so. */
-struct pst_cu_host_work {
-    std::function<void()> run;
-    std::function<bool()> ready;
-};
-
-struct pst_cu_host_stream {
-    int device, priority;
-    std::deque<pst_cu_host_work> work;
-    uint64_t done, put;
-};
-
 struct pst_cu_host_event {
     int device;
     bool shared, opened;        /* between processes; made by another process */
@@ -163,12 +151,6 @@ void tell_others(const told &t)
     st().more.notify_all();
 }
 
-void put(pst_cu_host_stream *s, pst_cu_host_work work)
-{
-    s->work.push_back(std::move(work));
-    s->put++;
-}
-
 /* Has the event come so far? If not, tells the process that recorded it that somebody waits. If that
  * process has died, it never comes. */
 bool has_come(pst_cu_host_shared_event *e, uint64_t recorded)
@@ -181,6 +163,16 @@ bool has_come(pst_cu_host_shared_event *e, uint64_t recorded)
     return false;
 }
 } // namespace
+
+void pst_cu_host_put(pst_cu_host_stream *s, pst_cu_host_work work)
+{
+    if (s->captured) {
+        s->captured->work.push_back(std::move(work));
+        return;
+    }
+    s->work.push_back(std::move(work));
+    s->put++;
+}
 
 std::recursive_mutex &pst_cu_host_lock()
 {
@@ -202,7 +194,18 @@ int pst_cu_host_current()
 void pst_cu_host_enqueue(cudaStream_t stream, std::function<void()> work)
 {
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    put(stream_of(stream), {std::move(work), nullptr});
+    pst_cu_host_stream *s = stream_of(stream);
+    if (!s->captured)
+        pst_cu_host_counts_add(PST_HOST_CALLS);
+    pst_cu_host_put(s, {std::move(work), nullptr});
+}
+
+void pst_cu_host_work_until(cudaStream_t stream, const uint64_t *word, uint64_t value)
+{
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    const pst_cu_host_touch touch;
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value && step(stream_of(stream))) {
+    }
 }
 
 bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site)
@@ -211,7 +214,7 @@ bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site)
     if (!which || !strstr(site.file, which))
         return false;
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    put(stream_of(stream), {nullptr, [] { return false; }});
+    pst_cu_host_put(stream_of(stream), {nullptr, [] { return false; }});
     return true;
 }
 
@@ -261,6 +264,9 @@ const char *cudaGetErrorName(cudaError_t error)
         NAME(cudaErrorNotReady);
         NAME(cudaErrorHostMemoryAlreadyRegistered);
         NAME(cudaErrorHostMemoryNotRegistered);
+        NAME(cudaErrorStreamCaptureUnsupported);
+        NAME(cudaErrorStreamCaptureInvalidated);
+        NAME(cudaErrorIllegalState);
         NAME(cudaErrorUnknown);
     }
 #undef NAME
@@ -335,6 +341,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device)
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
+    {
+        const std::lock_guard<std::recursive_mutex> guard(st().lock);
+        if (stream_of(stream)->captured && (pst_cu_host_pageable(to) || pst_cu_host_pageable(from)) &&
+            pst_cu_host_captures())
+            return cudaErrorStreamCaptureUnsupported; /* pageable memory may be gone when the graph runs */
+    }
     pst_cu_host_counts_copy(to, from, bytes);
     pst_cu_host_enqueue(stream, [=] { memcpy(to, from, bytes); });
     return cudaSuccess;
@@ -389,8 +401,22 @@ pst_cu_host_stream_priority(const pst_cu_host_stream *stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    if (pst_cu_host_captures())
+        return cudaErrorStreamCaptureUnsupported;
     pst_cu_host_counts_add(PST_HOST_WAITS);
     return drain(stream_of(stream), UINT64_MAX);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    const std::lock_guard<std::recursive_mutex> guard(st().lock);
+    const pst_cu_host_stream *s = stream_of(stream);
+    if (s->captured && pst_cu_host_captures())
+        return cudaErrorStreamCaptureUnsupported;
+    const pst_cu_host_touch touch;
+    while (step(stream_of(stream))) {
+    }
+    return s->done == s->put ? cudaSuccess : pst_cu_host_keep(cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -432,11 +458,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     pst_cu_host_stream *s = stream_of(stream);
     if (s->device != event->device)
         return pst_cu_host_keep(cudaErrorInvalidResourceHandle);
+    if (s->captured && pst_cu_host_captures())
+        return cudaErrorStreamCaptureUnsupported; /* CUDA allows it, but no event of ours is part of a graph
+                                                   */
     if (event->shared) {
         pst_cu_host_shared_event *of = event->of;
         const uint64_t turn = of->recorded.load() + 1;
         of->recorded.store(turn, std::memory_order_release);
-        put(s, {[=] { of->done.store(turn, std::memory_order_release); }, nullptr});
+        pst_cu_host_put(s, {[=] { of->done.store(turn, std::memory_order_release); }, nullptr});
         tell_others({of, turn, s, s->put});
     }
     event->stream = s;
@@ -489,7 +518,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const uint64_t recorded = recorded_of(event);
     if (now.stream == s && !now.shared)
         return cudaSuccess; /* the stream's own past */
-    put(s, {nullptr, [=] { return look(now, recorded, s); }});
+    if (s->captured && pst_cu_host_captures())
+        return cudaErrorStreamCaptureUnsupported; /* as for records of events */
+    pst_cu_host_put(s, {nullptr, [=] { return look(now, recorded, s); }});
     return cudaSuccess;
 }
 

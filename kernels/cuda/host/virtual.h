@@ -10,7 +10,9 @@
 
 #include "kernels/cuda/host/cuda_runtime.h"
 
+#include <deque>
 #include <mutex>
+#include <vector>
 
 enum {
     PST_HOST_GPUS = 2,
@@ -23,6 +25,33 @@ enum {
 std::recursive_mutex &pst_cu_host_lock();
 cudaError_t pst_cu_host_keep(cudaError_t error); /* for cudaGetLastError */
 int pst_cu_host_current();                       /* device of the calling thread */
+
+/* A piece of work. Without `run` it is a gate, which opens when `ready` says so. */
+struct pst_cu_host_work {
+    std::function<void()> run;
+    std::function<bool()> ready;
+};
+
+/* What was put into a stream while it was captured, and what it counts for. */
+struct pst_cu_host_graph {
+    std::vector<pst_cu_host_work> work;
+    uint64_t counts[PST_HOST_COUNTS];
+    int device;
+    bool broken; /* a call meanwhile cannot be part of a graph */
+};
+
+struct pst_cu_host_stream {
+    int device, priority;
+    std::deque<pst_cu_host_work> work;
+    uint64_t done, put;
+    pst_cu_host_graph *captured; /* NULL: the stream is not captured now */
+};
+
+/* Puts work on the stream, or into the graph that it is captured in. Needs the lock. */
+void pst_cu_host_put(pst_cu_host_stream *stream, pst_cu_host_work work);
+/* For calls that CUDA refuses while a stream of the calling thread is captured: keeps that error, and spoils
+ * the capture. False: none is captured. */
+bool pst_cu_host_captures();
 
 /* While one exists, device memory can be touched. Needs the lock. */
 struct pst_cu_host_touch {

@@ -18,7 +18,7 @@ struct search {
 
 struct ladies {
     struct pst_csc graph;
-    struct pst_rng_stream stream;
+    struct pst_cu_stream stream;
     const int64_t *vertices;
     struct pst_twin_n n;
     int64_t size;
@@ -67,8 +67,9 @@ __global__ void __launch_bounds__(PST_CU_THREADS) add_up(ladies l)
 __global__ void __launch_bounds__(PST_CU_THREADS) make_keys(ladies l)
 {
     const int64_t n = (int64_t)l.found->candidates;
+    const struct pst_rng_stream stream = pst_cu_stream_now(l.stream);
     for (int64_t c = pst_cu_first(); c < n; c += pst_cu_step())
-        l.key[c] = pst_k_rank_exponential(&l.stream, (int64_t)l.candidate[c], l.units[l.candidate[c]]);
+        l.key[c] = pst_k_rank_exponential(&stream, (int64_t)l.candidate[c], l.units[l.candidate[c]]);
 }
 
 __global__ void __launch_bounds__(PST_CU_THREADS) count_bins(ladies l, int shift)
@@ -159,7 +160,7 @@ pst_rc pst_kn_sample_ladies(struct pst_queue *q, const struct pst_csc *graph,
     word *const words = reinterpret_cast<word *>(scratch);
     const unsigned grid = pst_cu_lists_grid(q, n), all = pst_cu_grid(q, graph->vertices, PST_CU_THREADS);
     const ladies l = {*graph,
-                      *stream,
+                      pst_cu_stream_of(q, *stream),
                       vertices,
                       n,
                       size,

@@ -13,6 +13,7 @@ struct ranked {
     struct pst_csc graph;
     struct pst_k_ranks ranks;
     struct pst_k_weighted_edges edges; /* edge_weight NULL: keys are ranks of vertices */
+    struct pst_cu_stream stream;       /* of the edges */
     const int64_t *vertices;
     struct pst_twin_n n;
     int fanout;
@@ -64,7 +65,8 @@ struct bound {
     int64_t ties;
 };
 
-__device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t i, pst_cu_list list, int64_t e)
+__device__ __forceinline__ uint64_t key_of(const ranked &s, const pst_rng_stream &stream, int64_t i,
+                                           pst_cu_list list, int64_t e)
 {
     const float w = s.edges.edge_weight ? s.edges.edge_weight[list.begin + e] : 1;
     if (!(w > 0))
@@ -74,8 +76,7 @@ __device__ __forceinline__ uint64_t key_of(const ranked &s, int64_t i, pst_cu_li
         pst_cu_fault(s.status, PST_E_FORMAT);
         return 0;
     }
-    return s.edges.edge_weight ? pst_k_rank_edge(&s.edges.stream, s.vertices[i], e, w)
-                               : pst_k_rank_key(&s.ranks, id);
+    return s.edges.edge_weight ? pst_k_rank_edge(&stream, s.vertices[i], e, w) : pst_k_rank_key(&s.ranks, id);
 }
 
 /* Finds the value of the next bits that the last kept entry has; *need: its number among those with it. */
@@ -102,8 +103,8 @@ __device__ uint32_t find_bin(const uint32_t *bins, int64_t *need, int lane)
 }
 
 /* exact: first and last are the key of the `taken`-th entry. */
-__device__ struct bound find_bound(const ranked &s, int64_t i, pst_cu_list list, int64_t taken, bool exact,
-                                   uint32_t *bins, int lane)
+__device__ struct bound find_bound(const ranked &s, const pst_rng_stream &stream, int64_t i, pst_cu_list list,
+                                   int64_t taken, bool exact, uint32_t *bins, int lane)
 {
     struct bound b = {0, 0, taken};
     for (int shift = 64 - BITS;; shift -= BITS) {
@@ -111,7 +112,7 @@ __device__ struct bound find_bound(const ranked &s, int64_t i, pst_cu_list list,
             bins[at] = 0;
         __syncwarp();
         for (int64_t e = lane; e < list.degree; e += PST_CU_WARP) {
-            const uint64_t key = key_of(s, i, list, e);
+            const uint64_t key = key_of(s, stream, i, list, e);
             if (shift == 64 - BITS || (key ^ b.first) >> (shift + BITS) == 0)
                 (void)atomicAdd(&bins[key >> shift & (BINS - 1)], 1u);
         }
@@ -153,6 +154,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) keep(ranked s)
     const unsigned lower = (1u << lane) - 1;
     const int64_t n = pst_cu_warp_value(s.n, s.status);
     const bool weighs = s.edges.edge_weight != NULL;
+    const struct pst_rng_stream stream = pst_cu_stream_now(s.stream);
     for (PST_CU_LISTS(i, n)) {
         pst_cu_list list;
         (void)pst_cu_list_of(s.graph, s.vertices[i], &list);
@@ -161,11 +163,11 @@ __global__ void __launch_bounds__(PST_CU_THREADS) keep(ranked s)
         const bool all = taken == list.degree - count_never(s, list);
         struct bound b = {NEVER, NEVER, 0};
         if (taken > 0 && !all)
-            b = find_bound(s, i, list, weighs ? taken + 1 : taken, weighs, bins[warp], lane);
+            b = find_bound(s, stream, i, list, weighs ? taken + 1 : taken, weighs, bins[warp], lane);
         b.ties -= weighs && !all; /* the key of the first entry that is left out is known, too */
         for (PST_CU_ENTRIES(e, taken > 0 ? list.degree : 0)) {
             const bool in = e < list.degree;
-            const uint64_t key = !in ? NEVER : all && !weighs ? 0 : key_of(s, i, list, e);
+            const uint64_t key = !in ? NEVER : all && !weighs ? 0 : key_of(s, stream, i, list, e);
             const bool tie = in && !all && key >= b.first && key <= b.last;
             const unsigned tied = __ballot_sync(0xFFFFFFFFu, tie);
             const bool kept = key < b.first || (tie && ties + __popc(tied & lower) < b.ties);
@@ -199,8 +201,8 @@ pst_rc pst_kn_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, co
                             const int64_t *vertices, struct pst_twin_n n, int fanout, int32_t *indptr,
                             int64_t *out, int64_t capacity, int64_t *total)
 {
-    return sample(q, {*graph, *ranks, {}, vertices, n, fanout, indptr, out, NULL, NULL, q->status}, capacity,
-                  total);
+    return sample(q, {*graph, *ranks, {}, {}, vertices, n, fanout, indptr, out, NULL, NULL, q->status},
+                  capacity, total);
 }
 
 pst_rc pst_k_sample_ranked(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_ranks *ranks,
@@ -216,7 +218,19 @@ pst_rc pst_kn_sample_weighted(struct pst_queue *q, const struct pst_csc *graph,
                               struct pst_twin_n n, int fanout, int32_t *indptr, int64_t *out, float *weight,
                               int64_t capacity, int64_t *total)
 {
-    return sample(q, {*graph, {}, *edges, vertices, n, fanout, indptr, out, weight, NULL, q->status},
+    return sample(q,
+                  {*graph,
+                   {},
+                   *edges,
+                   pst_cu_stream_of(q, edges->stream),
+                   vertices,
+                   n,
+                   fanout,
+                   indptr,
+                   out,
+                   weight,
+                   NULL,
+                   q->status},
                   capacity, total);
 }
 

@@ -15,7 +15,7 @@ constexpr unsigned ALL_LANES = 0xFFFFFFFFu;
 struct typed {
     struct pst_csc graph;
     struct pst_k_typed how;
-    struct pst_rng_stream stream;
+    struct pst_cu_stream stream;
     const int64_t *vertices;
     struct pst_twin_n n;
     int32_t *indptr;
@@ -130,10 +130,11 @@ __device__ void find_starts(const typed &s, const numbers &of, int lane)
 __device__ void draw_positions(const typed &s, int64_t vertex, int32_t r, int64_t degree, int fanout,
                                int64_t *out, int lane)
 {
+    const struct pst_rng_stream stream = pst_cu_stream_now(s.stream);
     const int64_t id = vertex * s.how.relations + r;
     for (int slot = lane; slot - lane < fanout; slot += PST_CU_WARP) {
         const bool in = slot < fanout;
-        const int64_t pick = in ? pst_cu_pick(s.stream, id, degree, fanout, s.how.replace, slot) : -1,
+        const int64_t pick = in ? pst_cu_pick(stream, id, degree, fanout, s.how.replace, slot) : -1,
                       last = degree - fanout + slot;
         int64_t position = pick;
         if (!s.how.replace) {
@@ -218,9 +219,15 @@ pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, con
     assert(n.most >= 0 && capacity >= 0 && how->relations >= 1 && how->relations <= PST_K_RELATIONS_MAX);
     (void)scratch;
     typed s = {
-        *graph,   *how,     pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop),
-        vertices, n,        indptr,
-        out,      relation, NULL,
+        *graph,
+        *how,
+        pst_cu_stream_of(q, pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop)),
+        vertices,
+        n,
+        indptr,
+        out,
+        relation,
+        NULL,
         q->status};
     const int warps = how->relations > MANY ? 1 : WARPS;
     const size_t bytes = (size_t)warps * ARRAYS * (size_t)how->relations * sizeof(int64_t);

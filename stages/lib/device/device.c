@@ -182,16 +182,28 @@ void pst_device_record(struct pst_device *d, const int64_t *const *counts, int n
 
 pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault)
 {
+    return pst_device_recorded_in(d, d->record, d->records, data_fault);
+}
+
+pst_rc pst_device_recorded_in(struct pst_device *d, const struct pst_twin_record *record, uint64_t sequence,
+                              bool *data_fault)
+{
     char why[PST_TWIN_WHY_BYTES] = "";
     *data_fault = false;
-    const pst_rc rc = judge(d, d->twin->recorded(d->q, why), why);
+    const pst_rc rc = judge(d, d->twin->recorded(d->q, record, sequence, why), why);
     if (rc != PST_OK)
         return rc;
-    if (__atomic_load_n(&d->record->sequence, __ATOMIC_ACQUIRE) != d->records)
-        return pst_fail(PST_E_STATE,
-                        "%s: the GPU finished a batch, but did not write the batch's results for the CPU: "
-                        "this is a fault of Penstock or of the driver",
-                        d->name);
-    *data_fault = d->record->rc != PST_OK;
-    return (pst_rc)d->record->rc;
+    *data_fault = record->rc != PST_OK;
+    return (pst_rc)record->rc;
+}
+
+pst_rc pst_device_graph(struct pst_device *d, void (*put)(void *arg), void *arg,
+                        struct pst_twin_graph **graph)
+{
+    char why[PST_TWIN_WHY_BYTES] = "";
+    *graph = NULL;
+    if (d->twin->graph_begin(d->q) != PST_OK)
+        return pst_device_wait(d); /* the wait reports the reason */
+    put(arg);
+    return judge(d, d->twin->graph_end(d->q, graph, why), why);
 }

@@ -61,7 +61,13 @@ PST_API void pst_device_record(struct pst_device *d, const int64_t *const *count
  * record. d->record->counts then has the numbers. *data_fault: a kernel found an error in its data
  * (PST_E_LIMIT: no room, PST_E_FORMAT: an id is out of range), and the error has no message. */
 PST_API PST_MUST_USE pst_rc pst_device_recorded(struct pst_device *d, bool *data_fault);
-/* Sleeps until the queue is empty. Both waits end with PST_E_TIMEOUT after PST_QUEUE_WAIT_S. */
+/* The same for a record of the caller's, in pinned memory: sleeps until it has this sequence. */
+PST_API PST_MUST_USE pst_rc pst_device_recorded_in(struct pst_device *d, const struct pst_twin_record *record,
+                                                   uint64_t sequence, bool *data_fault);
+/* Makes a graph (twin.h) of what the function puts on the queue. The function must not wait. */
+PST_API PST_MUST_USE pst_rc pst_device_graph(struct pst_device *d, void (*put)(void *arg), void *arg,
+                                             struct pst_twin_graph **graph);
+/* Sleeps until the queue is empty. All waits end with PST_E_TIMEOUT after PST_QUEUE_WAIT_S. */
 PST_API PST_MUST_USE pst_rc pst_device_wait(struct pst_device *d);
 
 PST_END_DECLS
