@@ -162,13 +162,12 @@ static pst_rc draw_on_gpu(struct pst_presample *ps, uint64_t batch, int64_t n, b
     bool data_fault = false;
     if (n > ps->vertices_max)
         return PST_E_LIMIT;
-    pst_rc rc = pst_expand_device(&ps->device_expander, key, ps->in->key.fanout, ps->batch, n, NULL);
-    if (rc == PST_OK && count)
+    pst_expand_device_stage(&ps->device_expander, 0, &key, ps->batch, n);
+    pst_expand_device(&ps->device_expander, 0, key, ps->in->key.fanout, NULL);
+    if (count)
         count_on_device(ps);
-    if (rc == PST_OK) {
-        pst_expand_device_record(&ps->device_expander, 0);
-        rc = pst_expand_device_done(&ps->device_expander, found, NULL, 0, &data_fault);
-    }
+    pst_expand_device_record(&ps->device_expander, 0, 0);
+    const pst_rc rc = pst_expand_device_done(&ps->device_expander, 0, found, NULL, 0, &data_fault);
     if (rc != PST_E_FORMAT || !data_fault)
         return rc;
     const struct pst_fill_job job = {

@@ -23,15 +23,17 @@ struct pst_stage {
     int replica, replicas; /* 0 replicas: the stage is not replicated */
     struct pst_collective *collective;
     uint64_t total, need;
-    char *slot;
-    bool held;    /* the slot is the stage's */
-    void *stream; /* of pst_stream */
+    char *slot; /* HOST_SLOTS of them, `room` bytes each */
+    uint64_t room;
+    bool held;      /* the slots are the stage's */
+    uint32_t ahead; /* slots that the stage fills at a time; 0: one */
+    bool timer;     /* it has set one */
+    void *stream;   /* of pst_stream */
     char reports[HOST_TEXT_MAX], warnings[HOST_TEXT_MAX], published[512];
     int consumed;
     /* what was sent: all of it in one digest, and how much */
     uint64_t sent_digest, frames, requests;
     uint64_t vain_slots, vain_requests; /* sent empty */
-    bool last_micro;
 };
 
 void *pst_state(struct pst_stage *self)
@@ -167,9 +169,26 @@ uint32_t pst_slots(const struct pst_stage *self, int port)
 
 void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
 {
-    assert_true(self->held && ref.slot == 0);
+    assert_true(self->held && ref.slot < HOST_SLOTS);
     *bytes = self->need;
-    return self->slot;
+    return self->slot + ref.slot * self->room;
+}
+
+void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots)
+{
+    (void)port;
+    self->ahead = slots;
+}
+
+pst_rc pst_slot_queued(struct pst_stage *self, struct pst_ref ref)
+{
+    assert_true(self->held && ref.slot < HOST_SLOTS);
+    return PST_OK;
+}
+
+void pst_timer(struct pst_stage *self, int64_t microseconds)
+{
+    self->timer = microseconds >= 0;
 }
 
 pst_rc pst_stream(struct pst_stage *self, void *stream)
@@ -287,8 +306,9 @@ static inline pst_rc host_open(struct pst_stage *host)
     const pst_rc rc = pst_stage.size ? pst_stage.size(host) : PST_OK;
     if (rc != PST_OK)
         return rc;
+    host->room = pst_align_up(host->need + 1, PST_PAGE);
     if (!host->slot)
-        host->slot = aligned_alloc(PST_PAGE, pst_align_up(host->need + 1, PST_PAGE));
+        host->slot = aligned_alloc(PST_PAGE, HOST_SLOTS * host->room);
     return pst_stage.open(host);
 }
 

@@ -14,7 +14,13 @@
 enum { VERTICES = 400, CACHED = 70 };
 
 static char dataset[512];
-static uint64_t spent[PST_HOST_COUNTS]; /* on the last slot; all 0 if it was not counted */
+/* Between sends, the last one first; all 0 if nothing was counted. While a batch is sent, the next one is on
+ * the queue: its work counts before, so that of the last batch is in spent[1]. */
+static uint64_t spent[2][PST_HOST_COUNTS], made; /* graphs of the whole run */
+static bool taken[HOST_SLOTS];                   /* by the stage */
+static uint32_t most_taken;                      /* at a time */
+static struct pst_credit want;                   /* the next piece of a batch that was split; micro 0: none */
+static uint64_t sent_batch;                      /* the last one that was sent */
 
 /* ---- the host's other half: frames --------------------------------------------------------------- */
 
@@ -47,7 +53,7 @@ static uint64_t digest_of(uint64_t seed, const struct pst_minibatch *mb)
 
 pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
 {
-    struct pst_minibatch *mb = (struct pst_minibatch *)(void *)self->slot;
+    struct pst_minibatch *mb = pst_slot(self, frame->refs[0], &(uint64_t){0});
     (void)port;
     self->requests += frame->arg[1];
     if (!(frame->flags & PST_LAST_PART))
@@ -56,31 +62,67 @@ pst_rc pst_send(struct pst_stage *self, int port, const struct pst_frame *frame)
         fail_msg("%s", pst_error_text());
     if (self->stream)
         assert_true(gpu_stream_done(self->device, self->stream));
-    if (self->stream && host_counts(spent)) {
-        spent[PST_HOST_WAITS] -= (uint64_t)gpu_own_waits;
+    memcpy(spent[1], spent[0], sizeof spent[1]);
+    if (self->stream && host_counts(spent[0])) {
+        spent[0][PST_HOST_WAITS] -= (uint64_t)gpu_own_waits;
+        made += spent[0][PST_HOST_GRAPHS_MADE];
         gpu_own_waits = 0;
     }
     self->vain_slots += mb->n[mb->hops] == 0;
     self->vain_requests += mb->n[mb->hops] == 0 ? mb->requests : 0;
     self->sent_digest = digest_of(self->sent_digest, mb);
     self->frames++;
-    self->last_micro = frame->flags & PST_LAST_MICRO;
+    taken[frame->refs[0].slot] = false;
+    if (!(frame->flags & PST_LAST_MICRO))
+        want = (struct pst_credit){.batch = frame->batch, .micro = frame->micro + 1};
+    if (frame->batch < sent_batch) /* a batch's micro-batches come one after the other */
+        fail_msg("batch %llu was sent behind batch %llu", (unsigned long long)frame->batch,
+                 (unsigned long long)sent_batch);
+    sent_batch = frame->batch;
     return PST_OK;
 }
 
-/* Credits for all batches of the run, one after the other. */
+/* Gives the stage a slot, if it may have one more. False: it may not, or all batches are granted. */
+static bool grant(struct pst_stage *host, uint64_t *next, pst_rc *rc)
+{
+    const uint32_t most = host->ahead > 0 ? host->ahead : 1;
+    struct pst_event event = {.kind = PST_EV_CREDIT, .port = pst_port(host, "batch")};
+    uint32_t slot = 0, now = 0;
+    for (uint32_t i = 0; i < HOST_SLOTS; i++)
+        now += taken[i];
+    while (slot < HOST_SLOTS && taken[slot])
+        slot++;
+    if (now >= most || slot == HOST_SLOTS || (want.micro == 0 && *next >= host->total))
+        return false;
+    event.credit = want.micro > 0 ? want : (struct pst_credit){.batch = (*next)++};
+    event.credit.ref.slot = slot;
+    event.credit.previous_batch = UINT64_MAX;
+    want.micro = 0;
+    taken[slot] = true;
+    most_taken = now + 1 > most_taken ? now + 1 : most_taken;
+    memset(host->slot + slot * host->room, 0xEE, host->need);
+    *rc = pst_stage.on_event(host, &event);
+    return true;
+}
+
+/* Credits for all batches of the run, and then the timer, as the runtime does it. */
 static pst_rc sample_all(struct pst_stage *host)
 {
+    uint64_t next = 0;
     pst_rc rc = host_open(host);
-    for (uint64_t batch = 0; batch < host->total && rc == PST_OK; batch++) {
-        host->last_micro = false;
-        for (uint32_t micro = 0; !host->last_micro && rc == PST_OK; micro++) {
-            const struct pst_event event = {
-                .kind = PST_EV_CREDIT,
-                .port = pst_port(host, "batch"),
-                .credit = {.batch = batch, .micro = micro, .previous_batch = UINT64_MAX}};
-            memset(host->slot, 0xEE, host->need);
-            rc = pst_stage.on_event(host, &event);
+    if (rc == PST_OK && host->stream)
+        (void)host_counts(spent[0]); /* what follows is for batches */
+    memset(taken, 0, sizeof taken);
+    want.micro = most_taken = 0;
+    made = 0;
+    sent_batch = 0;
+    for (bool any = true; any && rc == PST_OK;) {
+        const struct pst_event timer = {.kind = PST_EV_TIMER};
+        any = grant(host, &next, &rc);
+        if (rc == PST_OK && host->timer) {
+            any = true;
+            host->timer = false;
+            rc = pst_stage.on_event(host, &timer);
         }
     }
     return rc;
@@ -320,11 +362,41 @@ static void counts_are_held(void **state)
         skip();
     assert_int_equal(run(&gpu, "cuda:0", &cached), PST_OK);
     assert_true(gpu.frames > 1 && number_after(gpu.reports, "\"hits\": ") > 0);
-    assert_int_equal(spent[PST_HOST_LAUNCHES], 23);
-    assert_int_equal(spent[PST_HOST_LIBRARY], 6);
-    assert_int_equal(spent[PST_HOST_COPIES], 5);
-    assert_int_equal(spent[PST_HOST_WAITS], 1);
-    assert_int_equal(spent[PST_HOST_BUS], 269);
+    assert_int_equal(spent[1][PST_HOST_LAUNCHES], 23);
+    assert_int_equal(spent[1][PST_HOST_LIBRARY], 6);
+    assert_int_equal(spent[1][PST_HOST_COPIES], 5);
+    assert_int_equal(spent[1][PST_HOST_GRAPHS], 1);
+    assert_int_equal(spent[1][PST_HOST_CALLS], 1); /* the graph */
+    assert_int_equal(spent[1][PST_HOST_WAITS], 1);
+    assert_int_equal(spent[0][PST_HOST_WAITS], 1);
+    assert_int_equal(spent[1][PST_HOST_BUS], 271);
+    assert_int_equal(most_taken, 2);
+    assert_in_range(made, 1, HOST_SLOTS * 2); /* one for each slot and lane, not for each batch */
+    assert_true(gpu.frames > 2 * made);
+}
+
+/* Without graphs, and with an algorithm whose work differs from batch to batch, the host puts it on the queue
+ * call by call. The samples are the same. */
+static void batches_need_no_graphs(void **state)
+{
+    (void)state;
+    struct pst_stage gpu, other;
+    const struct choice cached = {"[4, 3]", "false", "\"1GiB\"", 1, "1", NULL, NULL},
+                        labor = {"[4, 3]", "false", "0", 1, "1", "\"labor\"", "\"batch_dependency=3\""};
+    assert_int_equal(run(&gpu, "cuda:0", &cached), PST_OK);
+    setenv("PENSTOCK_GPU_GRAPHS", "0", 1);
+    assert_int_equal(run(&other, "cuda:0", &cached), PST_OK);
+    unsetenv("PENSTOCK_GPU_GRAPHS");
+    assert_true(gpu.sent_digest == other.sent_digest);
+    if (!gpu_is_virtual())
+        return;
+    assert_int_equal(made, 0);
+    assert_int_equal(spent[1][PST_HOST_CALLS], 23 + 6 + 5);
+    assert_int_equal(spent[1][PST_HOST_WAITS], 1);
+    assert_int_equal(run(&gpu, "cuda:0", &labor), PST_OK);
+    assert_int_equal(made, 0);
+    assert_true(spent[1][PST_HOST_CALLS] > 20);
+    assert_int_equal(spent[1][PST_HOST_WAITS], 1);
 }
 
 /* CUDA may wait for the stream before it copies more than 64 KiB from pageable memory. */
@@ -341,8 +413,8 @@ static void many_seeds_do_not_wait(void **state)
     assert_int_equal(sample_all(&gpu), PST_OK);
     assert_true(gpu.frames > 0);
     host_end(&gpu);
-    assert_true(spent[PST_HOST_COPIES] > 0);
-    assert_int_equal(spent[PST_HOST_PAGEABLE], 0);
+    assert_true(spent[1][PST_HOST_COPIES] > 0);
+    assert_int_equal(spent[1][PST_HOST_PAGEABLE] + spent[0][PST_HOST_PAGEABLE], 0);
 }
 
 static int setup(void **state)
@@ -364,6 +436,7 @@ int main(void)
         cmocka_unit_test(many_overflows_are_a_warning),
         cmocka_unit_test(limits_are_named),
         cmocka_unit_test(counts_are_held),
+        cmocka_unit_test(batches_need_no_graphs),
         cmocka_unit_test(many_seeds_do_not_wait),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };

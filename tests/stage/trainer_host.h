@@ -16,6 +16,12 @@ const char *pst_resume_path(const struct pst_stage *self)
     return self->resume;
 }
 
+const char *pst_run_identity(const struct pst_stage *self)
+{
+    (void)self;
+    return NULL;
+}
+
 uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
 {
     assert_int_equal(port, 0);

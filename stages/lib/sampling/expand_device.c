@@ -29,17 +29,34 @@ static pst_rc take(struct pst_expander_device *x, int64_t n, size_t size, const 
     return pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, (uint64_t)n * size, what, at);
 }
 
+static uint64_t staged_bytes(const struct pst_expander_device *x)
+{
+    return sizeof *x->batch + (uint64_t)x->size.n[0] * sizeof x->batch->seeds[0];
+}
+
 /* CUDA copies more than 64 KiB from pageable memory only after it has waited for the stream. So the seeds go
  * through pinned memory. */
-static pst_rc take_seeds(struct pst_expander_device *x)
+static pst_rc take_lanes(struct pst_expander_device *x)
 {
-    void *seeds = NULL, *staged = NULL;
-    const uint64_t bytes = (uint64_t)x->size.n[0] * sizeof *x->seeds;
-    pst_rc rc = pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, bytes, "a batch's seeds", &seeds);
-    if (rc == PST_OK)
-        rc = pst_device_take(x->device, PST_TWIN_MEMORY_PINNED, bytes, "a copy of a batch's seeds", &staged);
-    x->seeds = seeds;
-    x->staged = staged;
+    void *batch = NULL;
+    pst_rc rc =
+        pst_device_take(x->device, PST_TWIN_MEMORY_DEVICE, staged_bytes(x), "a batch's seeds", &batch);
+    x->batch = batch;
+    for (int lane = 0; lane < PST_EXPAND_DEVICE_LANES && rc == PST_OK; lane++) {
+        void *staged = NULL, *record = NULL;
+        rc = pst_device_take(x->device, PST_TWIN_MEMORY_PINNED, staged_bytes(x), "a copy of a batch's seeds",
+                             &staged);
+        if (rc == PST_OK)
+            rc = pst_device_take(x->device, PST_TWIN_MEMORY_PINNED, sizeof *x->record[lane],
+                                 "a batch's counts", &record);
+        if (rc == PST_OK) { /* the device copies unused places, too */
+            memset(staged, 0, staged_bytes(x));
+            memset(record, 0, sizeof *x->record[lane]);
+            ((struct pst_twin_record *)record)->sequence = 1;
+        }
+        x->staged[lane] = staged;
+        x->record[lane] = record;
+    }
     return rc;
 }
 
@@ -58,7 +75,7 @@ pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device
     void *table = NULL, *found, *ids, *indptr, *numbers, *weights = NULL, *relations = NULL;
     pst_rc rc = take(x, 1, device->twin->dedup_bytes(vertices), "the dedup table of a batch", &table);
     if (rc == PST_OK)
-        rc = take_seeds(x);
+        rc = take_lanes(x);
     if (rc == PST_OK)
         rc = take(x, vertices, sizeof *x->vertices, "a batch's vertices", &found);
     if (rc == PST_OK)
@@ -93,10 +110,14 @@ void pst_expander_device_release(struct pst_expander_device *x)
 {
     if (x->device == NULL)
         return;
-    void *const taken[] = {x->table,  x->seeds,   x->staged,  x->vertices, x->ids,
-                           x->indptr, x->numbers, x->weights, x->relations};
+    void *const taken[] = {x->table,  x->batch,   x->vertices, x->ids,
+                           x->indptr, x->numbers, x->weights,  x->relations};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         pst_device_give(x->device, taken[i]);
+    for (int lane = 0; lane < PST_EXPAND_DEVICE_LANES; lane++) {
+        pst_device_give(x->device, x->staged[lane]);
+        pst_device_give(x->device, x->record[lane]);
+    }
     *x = (struct pst_expander_device){0};
 }
 
@@ -130,8 +151,12 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                                                 .relation = x->relations};
     if (fanout == 0) /* the number of edges is 0 already */
         (void)twin->fill(q, x->indptr, 0, ((size_t)room(x, h) + 1) * sizeof *x->indptr);
-    else
+    else {
+        if (pst_sampling_has(x->algorithm, PST_SAMPLING_REPLAYS))
+            twin->draws_at(q, &x->batch->draws[h]);
         (void)x->algorithm->algorithm->draw_on_device(x->algorithm->state, &hop);
+        twin->draws_at(q, NULL);
+    }
     (void)twin->dedup_n(q, x->table, x->ids, edges, x->vertices, x->numbers, room(x, h + 1),
                         block ? block->local : NULL);
     (void)twin->copy(q, pst_expand_device_vertices(x, h + 1), x->numbers, sizeof *x->numbers);
@@ -151,42 +176,51 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                         PST_MINIBATCH_DIGEST_OF(h, PST_MINIBATCH_WEIGHTS), block->digest);
 }
 
-pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key, const int64_t *fanout,
-                         const int64_t *seeds, int64_t n, const struct pst_expand_device_block *blocks)
+void pst_expand_device_stage(struct pst_expander_device *x, int lane, const struct pst_sample_key *key,
+                             const int64_t *seeds, int64_t n)
+{
+    struct pst_expand_device_batch *batch = x->staged[lane];
+    assert(n <= x->size.n[0]);
+    assert(x->record[lane]->sequence == 1); /* the batch before has been copied */
+    for (int h = 0; h < x->size.hops; h++)
+        batch->draws[h] = pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, (uint32_t)h);
+    batch->n = n;
+    memcpy(batch->seeds, seeds, (size_t)n * sizeof *seeds);
+    x->record[lane]->sequence = 0;
+}
+
+void pst_expand_device(struct pst_expander_device *x, int lane, struct pst_sample_key key,
+                       const int64_t *fanout, const struct pst_expand_device_block *blocks)
 {
     const struct pst_twin *twin = x->device->twin;
     struct pst_queue *q = x->device->q;
-    assert(n <= x->size.n[0]);
-    assert(__atomic_load_n(&x->device->record->sequence, __ATOMIC_ACQUIRE) ==
-           x->device->records); /* the copy of the seeds before has ended */
-    memcpy(x->staged, seeds, (size_t)n * sizeof *seeds);
-    (void)twin->copy(q, x->seeds, x->staged, (size_t)n * sizeof *seeds);
+    (void)twin->copy(q, x->batch, x->staged[lane], staged_bytes(x));
     (void)twin->fill(q, x->numbers, 0, PST_EXPAND_DEVICE_NUMBERS * sizeof *x->numbers);
     twin->dedup_reset(q, x->table);
-    (void)twin->dedup(q, x->table, x->seeds, n, x->vertices, x->numbers, room(x, 0), NULL);
-    pst_rc rc = twin->copy(q, pst_expand_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
+    (void)twin->dedup_n(q, x->table, x->batch->seeds, (struct pst_twin_n){&x->batch->n, x->size.n[0]},
+                        x->vertices, x->numbers, room(x, 0), NULL);
+    (void)twin->copy(q, pst_expand_device_vertices(x, 0), x->numbers, sizeof *x->numbers);
     for (key.hop = 0; (int)key.hop < x->size.hops; key.hop++)
         expand_hop(x, &key, (int)fanout[key.hop], blocks ? &blocks[key.hop] : NULL);
-    return rc == PST_OK ? PST_OK : pst_device_wait(x->device); /* the wait reports the reason */
 }
 
-void pst_expand_device_record(struct pst_expander_device *x, int nown)
+void pst_expand_device_record(struct pst_expander_device *x, int lane, int nown)
 {
     const int64_t *at[PST_TWIN_RECORD_COUNTS];
     const int all = 1 + 2 * x->size.hops + nown;
     for (int i = 0; i < all; i++)
         at[i] = x->numbers + 1 + i;
-    pst_device_record(x->device, at, all);
+    (void)x->device->twin->record(x->device->q, x->record[lane], 1, at, all); /* the wait reports a failure */
 }
 
-pst_rc pst_expand_device_done(struct pst_expander_device *x, struct pst_minibatch_size *found, int64_t *own,
-                              int nown, bool *data_fault)
+pst_rc pst_expand_device_done(struct pst_expander_device *x, int lane, struct pst_minibatch_size *found,
+                              int64_t *own, int nown, bool *data_fault)
 {
     *found = (struct pst_minibatch_size){.hops = x->size.hops};
-    const pst_rc rc = pst_device_recorded(x->device, data_fault);
+    const pst_rc rc = pst_device_recorded_in(x->device, x->record[lane], 1, data_fault);
     if (rc != PST_OK)
         return rc;
-    const int64_t *counts = x->device->record->counts;
+    const int64_t *counts = x->record[lane]->counts;
     memcpy(found->n, counts, (size_t)(found->hops + 1) * sizeof *counts);
     memcpy(found->edges, counts + found->hops + 1, (size_t)found->hops * sizeof *counts);
     if (nown > 0)

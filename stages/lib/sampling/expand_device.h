@@ -1,6 +1,8 @@
 /* expand_device.h: samples a minibatch on a GPU. expand.h does it on the CPU, with the same samples. The work
  * of a whole batch is put on the device's queue. Counts stay on the device from one kernel to the next, and
- * the host waits once, for a record of them.
+ * the host waits once, for a record of them. What differs from batch to batch lies in pinned memory, so that
+ * the work can be a graph (twin.h). Two batches can be on the queue: each has one of two *lanes*, which have
+ * memory that the host and the device share.
  *
  * Owner: the caller owns struct pst_expander_device, which pst_expander_device_init fills. It borrows device
  * and algorithm. It takes memory of the device, and pst_expander_device_release gives it back. Threads: one.
@@ -13,6 +15,15 @@
 
 PST_BEGIN_DECLS
 
+#define PST_EXPAND_DEVICE_LANES 2
+
+/* What differs from batch to batch. */
+struct pst_expand_device_batch {
+    struct pst_rng_stream draws[PST_HOPS_MAX];
+    int64_t n; /* seeds */
+    int64_t seeds[];
+};
+
 struct pst_expander_device {
     struct pst_device *device;
     struct pst_csc graph; /* its arrays can be read by the device's kernels (topology.h) */
@@ -20,8 +31,11 @@ struct pst_expander_device {
     struct pst_minibatch_size
         size; /* the largest minibatch: sizes the memory below, on the device unless it says so */
     struct pst_dedup *table;
-    int64_t *seeds, *vertices, *ids;
-    int64_t *staged;    /* the seeds in pinned memory, from which the device copies them */
+    int64_t *vertices, *ids;
+    struct pst_expand_device_batch *batch; /* a copy of what the lane has staged */
+    /* In pinned memory. The record's sequence is 1 unless a batch of the lane is on the queue. */
+    struct pst_expand_device_batch *staged[PST_EXPAND_DEVICE_LANES];
+    struct pst_twin_record *record[PST_EXPAND_DEVICE_LANES];
     float *weights;     /* of one hop; NULL: the algorithm does not weigh edges */
     int32_t *relations; /* the same for an algorithm that tells relations apart */
     int32_t *indptr;    /* of one hop */
@@ -68,20 +82,24 @@ struct pst_expand_device_block {
     uint64_t *digest;
 };
 
-/* Puts a whole minibatch on the queue: n seeds (at most size.n[0]), then one hop for each fanout. It does not
- * wait for the device, and seeds may change when it returns. The caller must have waited for the minibatch
- * before (pst_expand_device_done). The hops set key.hop. blocks: one a hop; NULL: the caller wants only
- * vertices and counts. pst_expand_device_done reports a sample that does not fit (PST_E_LIMIT) and an id that
- * is out of range (PST_E_FORMAT). */
-PST_API PST_MUST_USE pst_rc pst_expand_device(struct pst_expander_device *x, struct pst_sample_key key,
-                                              const int64_t *fanout, const int64_t *seeds, int64_t n,
-                                              const struct pst_expand_device_block *blocks);
-/* Puts a record of all counts on the queue, with the first `nown` numbers of the caller. */
-PST_API void pst_expand_device_record(struct pst_expander_device *x, int nown);
+/* Sets what the lane's next batch has: n seeds (at most size.n[0]), which may change when it returns, and the
+ * random numbers of the key, whose hop is ignored. The lane's batch before must be done
+ * (pst_expand_device_done). */
+PST_API void pst_expand_device_stage(struct pst_expander_device *x, int lane,
+                                     const struct pst_sample_key *key, const int64_t *seeds, int64_t n);
+/* Puts a whole minibatch on the queue: the seeds that are staged, then one hop for each fanout. It does not
+ * wait for the device. The key is the staged one; an algorithm that is not PST_SAMPLING_REPLAYS reads it now.
+ * The hops set key.hop. blocks: one a hop; NULL: the caller wants only vertices and counts.
+ * pst_expand_device_done reports a failure, a sample that does not fit (PST_E_LIMIT), and an id that is out
+ * of range (PST_E_FORMAT). */
+PST_API void pst_expand_device(struct pst_expander_device *x, int lane, struct pst_sample_key key,
+                               const int64_t *fanout, const struct pst_expand_device_block *blocks);
+/* Puts the lane's record of all counts on the queue, with the first `nown` numbers of the caller. */
+PST_API void pst_expand_device_record(struct pst_expander_device *x, int lane, int nown);
 /* Waits for that record, but not for work that was put on the queue after it. *found gets the counts, and
  * own[0..nown) gets the caller's numbers. *data_fault: the error code comes from a kernel and has no message.
  */
-PST_API PST_MUST_USE pst_rc pst_expand_device_done(struct pst_expander_device *x,
+PST_API PST_MUST_USE pst_rc pst_expand_device_done(struct pst_expander_device *x, int lane,
                                                    struct pst_minibatch_size *found, int64_t *own, int nown,
                                                    bool *data_fault);
 

@@ -170,6 +170,8 @@ pst_rc pst_sampling_open(struct pst_sampling *s)
         pst_fill_many(s->self, s->port);
     if (s->cached >= 0)
         pst_total(s->self, s->cached, batches);
+    if (pst_device_is_cuda(&s->device))
+        pst_sampling_ahead_open(s);
     return PST_OK;
 }
 
@@ -208,7 +210,7 @@ pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64
         return rc;
     frame.part = 0;
     frame.arg[0] = frame.arg[1] = 0;
-    frame.refs[0] = s->credit_cached.ref;
+    frame.refs[0] = filled->credit_cached.ref;
     return pst_send(s->self, s->cached, &frame);
 }
 
@@ -392,7 +394,8 @@ static void trace_spans(struct pst_sampling *s, uint64_t batch, const struct pst
                 pst_span_of(s->self, names[i], batch, h, spans[i][h].begin_s, spans[i][h].end_s);
 }
 
-static pst_rc slot_of(struct pst_sampling *s, const struct pst_credit *credit, uint64_t want, void **slot)
+pst_rc pst_sampling_slot_of(struct pst_sampling *s, const struct pst_credit *credit, uint64_t want,
+                            void **slot)
 {
     uint64_t bytes = 0;
     *slot = pst_slot(s->self, credit->ref, &bytes);
@@ -433,18 +436,16 @@ pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pendin
     return PST_OK;
 }
 
-/* Fills the slots with the batch's next piece. A piece that does not fit is cut and tried again in the same
- * slots, until one fits or the slot must travel empty. */
-static pst_rc fill_slots(struct pst_sampling *s, struct pst_sampling_pending *p, void *slot, void *cached)
+/* Fills the slot with the batch's next piece. A piece that does not fit is cut and tried again in the same
+ * slot, until one fits or the slot must travel empty. */
+static pst_rc fill_slot(struct pst_sampling *s, struct pst_sampling_pending *p, void *slot)
 {
     bool again = true;
     while (again) {
         struct pst_fill_result result;
         const struct pst_fill_job job = pst_sampling_next_job(s, p);
         s->now.last_micro = job.last_micro;
-        pst_rc rc = pst_device_is_cuda(&s->device) ? pst_fill_device(&s->device_filler, &job, slot, cached,
-                                                                     pst_sampling_send_part, &s->now, &result)
-                    : s->resident.members > 0
+        pst_rc rc = s->resident.members > 0
                         ? pst_sampling_clique_fill(s, &job, slot, &result)
                         : pst_sampling_fill(&s->filler, &job, slot, pst_sampling_send_part, &s->now, &result);
         if (rc != PST_OK)
@@ -456,90 +457,126 @@ static pst_rc fill_slots(struct pst_sampling *s, struct pst_sampling_pending *p,
     return PST_OK;
 }
 
-/* Fills the credited slots. */
+/* Fills the credited slot. */
 static pst_rc fill_credit(struct pst_sampling *s, struct pst_sampling_pending *p)
 {
-    void *slot = NULL, *cached = NULL;
-    pst_rc rc = slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
-    if (rc == PST_OK && s->cached >= 0)
-        rc = slot_of(s, &s->credit_cached, s->filler.layout.features_bytes, &cached);
+    void *slot = NULL;
+    const pst_rc rc = pst_sampling_slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
     if (rc != PST_OK)
         return rc;
-    return s->lists != NULL ? pst_sampling_lists_fill(s, p, &s->now.credit, slot)
-                            : fill_slots(s, p, slot, cached);
+    return s->lists != NULL ? pst_sampling_lists_fill(s, p, &s->now.credit, slot) : fill_slot(s, p, slot);
 }
 
-/* All seeds of the batch belong to other replicas. An empty slot ends the batch here. */
-static pst_rc send_empty(struct pst_sampling *s, struct pst_sampling_pending *p)
+pst_rc pst_sampling_send_empty(struct pst_sampling *s, struct pst_sampling_pending *p,
+                               struct pst_sampling_filled *filled)
 {
     struct pst_fill_job job = job_of(s, p);
     job.last_micro = true;
     job.grain = (uint32_t)s->grain;
     void *slot = NULL;
-    const pst_rc rc = slot_of(s, &s->now.credit, s->filler.layout.bytes, &slot);
+    const pst_rc rc = pst_sampling_slot_of(s, &filled->credit, s->filler.layout.bytes, &slot);
     if (rc != PST_OK)
         return rc;
     pst_fill_empty(&s->filler, &job, slot, 0);
-    s->now.last_micro = true;
+    filled->last_micro = true;
     p->used = false;
     s->count.batches++;
     s->count.empty++;
     pst_count(s->self, 1, s->filler.layout.features_at);
-    return pst_sampling_send_part(&s->now, 0, s->filler.layout.requests_at, 0, true);
+    return pst_sampling_send_part(filled, 0, s->filler.layout.requests_at, 0, true);
 }
 
-/* The runtime promises to credit both ports in the same order (stage.h). */
-static pst_rc note_credit(struct pst_sampling *s, const struct pst_event *event, bool *both)
+pst_rc pst_sampling_batch_of(struct pst_sampling *s, const struct pst_credit *credit,
+                             struct pst_sampling_pending **of)
 {
-    const bool cached = event->port == s->cached;
-    *(cached ? &s->credit_cached : &s->now.credit) = event->credit;
-    *(cached ? &s->credited_cached : &s->credited) = true;
-    *both = s->cached < 0 || (s->credited && s->credited_cached);
-    if (s->cached < 0 || !*both)
-        return PST_OK;
-    s->credited = s->credited_cached = false;
-    return s->now.credit.batch == s->credit_cached.batch && s->now.credit.micro == s->credit_cached.micro
+    *of = find_pending(s, credit->batch);
+    if (*of == NULL && credit->micro == 0) {
+        pst_rc rc = begin_batch(s, credit->batch, of);
+        if (rc != PST_OK)
+            return rc;
+    }
+    return *of != NULL && (*of)->micro == credit->micro
                ? PST_OK
-               : pst_fail(PST_E_STATE,
-                          "the runtime gave a free slot for micro-batch %u of batch %llu, but a slot for "
-                          "cached rows of micro-batch %u of batch %llu: this is a fault of Penstock",
-                          s->now.credit.micro, (unsigned long long)s->now.credit.batch,
-                          s->credit_cached.micro, (unsigned long long)s->credit_cached.batch);
+               : pst_fail(
+                     PST_E_STATE,
+                     "the runtime gave a free slot for micro-batch %u of batch %llu, which this stage did "
+                     "not request: this is a fault of Penstock",
+                     credit->micro, (unsigned long long)credit->batch);
 }
 
 pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *event)
 {
-    bool both = false;
+    struct pst_sampling_pending *p;
     if (s->lists != NULL && pst_sampling_lists_has_port(s, event->port))
         return pst_sampling_lists_event(s, event);
-    if (event->kind != PST_EV_CREDIT || (event->port != s->port && event->port != s->cached))
+    if (pst_device_is_cuda(&s->device))
+        return pst_sampling_ahead_event(s, event);
+    if (event->kind != PST_EV_CREDIT || event->port != s->port)
         return PST_OK; /* a stage may have more ports */
-    const pst_rc noted = note_credit(s, event, &both);
-    if (noted != PST_OK || !both)
-        return noted;
-    const struct pst_credit *credit = &s->now.credit;
-    struct pst_sampling_pending *p = find_pending(s, credit->batch);
-    if (p == NULL && credit->micro == 0) {
-        pst_rc rc = begin_batch(s, credit->batch, &p);
-        if (rc != PST_OK)
-            return rc;
-    }
-    if (p == NULL || p->micro != credit->micro)
-        return pst_fail(PST_E_STATE,
-                        "the runtime gave a free slot for micro-batch %u of batch %llu, which this stage did "
-                        "not request: this is a fault of Penstock",
-                        credit->micro, (unsigned long long)credit->batch);
-    return p->pieces.depth > 0 ? fill_credit(s, p) : send_empty(s, p);
+    s->now.credit = event->credit;
+    const pst_rc rc = pst_sampling_batch_of(s, &event->credit, &p);
+    if (rc != PST_OK)
+        return rc;
+    return p->pieces.depth > 0 ? fill_credit(s, p) : pst_sampling_send_empty(s, p, &s->now);
 }
 
 /* ---- close -------------------------------------------------------------------------------------- */
+
+/* On a GPU the kernels are not timed one by one: there is one time for all. */
+static pst_rc report_times(struct pst_sampling *s)
+{
+    const struct pst_filler *f = &s->filler;
+    if (pst_device_is_cuda(&s->device))
+        return pst_report(s->self, "sampler",
+                          "{\"seeds_s\": %.6f, \"device_s\": %.6f, \"digest_s\": %.6f, \"device\": \"%s\", "
+                          "\"device_bytes\": %llu, \"topology\": \"%s\"}",
+                          s->count.seeds_s, s->device_filler.device_s, f->digest_s, s->device.name,
+                          (unsigned long long)s->device.device_bytes,
+                          s->topology_in_place ? "pinned" : "device");
+    return pst_report(s->self, "sampler",
+                      "{\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
+                      "\"lookup_s\": %.6f, \"digest_s\": %.6f}",
+                      s->count.seeds_s, f->expander.sample_s, f->expander.dedup_s, f->gather_s, f->lookup_s,
+                      f->digest_s);
+}
+
+/* Adds the counts and times to the report. A failure goes to the log. */
+static void report(struct pst_sampling *s)
+{
+    pst_rc rc = pst_report(
+        s->self, "cache",
+        "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, \"gpu_rows\": %lld}",
+        (unsigned long long)s->count.hits, (unsigned long long)s->count.gpu_hits,
+        (unsigned long long)s->count.lookups, (long long)(s->cache_owner ? s->cache.n : 0),
+        (long long)(s->cache_owner ? s->cache.gpu_n : 0));
+    if (rc == PST_OK)
+        rc = pst_report(s->self, "sampler",
+                        "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
+                        "\"empty_slots\": %llu, \"slot_bytes\": %llu}",
+                        pst_replica(s->self, NULL) > 0
+                            ? 0ull
+                            : (unsigned long long)s->count.batches, /* all sample each */
+                        (unsigned long long)s->count.micro_batches, (unsigned long long)s->count.overflows,
+                        (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes);
+    if (rc == PST_OK && s->params->edges)
+        rc = pst_report(s->self, "sampler", "{\"edges_left_out\": %llu}",
+                        (unsigned long long)s->pairs.left_out);
+    if (rc == PST_OK)
+        rc = report_times(s);
+    if (rc == PST_OK && s->lists != NULL)
+        rc = pst_sampling_lists_report(s);
+    if (rc == PST_OK && s->resident.members > 0)
+        rc = pst_sampling_resident_report(&s->resident, s->self, s->in.ds.stride_bytes);
+    if (rc != PST_OK)
+        pst_log(s->self, "cannot report the counts of this sampler: %s", pst_error_text());
+}
 
 void pst_sampling_close(struct pst_sampling *s)
 {
     if (s == NULL)
         return;
     warn_of_overflows(s);
-    pst_sampling_report(s);
+    report(s);
     pst_sampling_lists_close(s);
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);

@@ -25,7 +25,25 @@ struct pst_sampling_pending {
 struct pst_sampling_filled {
     struct pst_sampling *sampling;
     struct pst_credit credit;
-    bool last_micro; /* it gets the last piece of its batch */
+    struct pst_credit credit_cached; /* of the slot for its cached rows, if these have a port */
+    bool last_micro;                 /* it gets the last piece of its batch */
+};
+
+/* A batch that a GPU samples. */
+struct pst_sampling_flight {
+    struct pst_sampling_pending *of; /* NULL: none */
+    struct pst_sampling_filled filled;
+    bool empty; /* other replicas have all seeds, so nothing is sampled */
+    struct pst_fill_device_flight work;
+};
+
+/* The batches that a GPU samples (ahead.c). */
+struct pst_sampling_ahead {
+    int depth; /* at most so many at a time */
+    struct pst_sampling_flight flight[PST_EXPAND_DEVICE_LANES];
+    struct pst_credit credit[PST_EXPAND_DEVICE_LANES], credit_cached[PST_EXPAND_DEVICE_LANES];
+    int ncredits, ncredits_cached; /* that wait for the other port's */
+    bool idle;                     /* no credit has come since the timer fired */
 };
 
 struct pst_sampling {
@@ -57,9 +75,8 @@ struct pst_sampling {
     uint32_t npending;     /* one for each slot of the route */
     struct pst_sampling_pending *pending;
     int64_t *seed_memory, *end_memory;
-    struct pst_sampling_filled now; /* the slot that is being filled, unless lists are read from drives */
-    struct pst_credit credit_cached;
-    bool credited, credited_cached;   /* a credit has come and waits for the other port's */
+    struct pst_sampling_filled now; /* the slot that a CPU fills, unless lists are read from drives */
+    struct pst_sampling_ahead ahead;
     struct pst_sampling_lists *lists; /* reads the topology from drives; NULL: it is in memory */
     bool early; /* announce rows hop by hop: the last batch fitted, so this one probably does */
     bool warned;
@@ -71,7 +88,17 @@ struct pst_sampling {
     } count;
 };
 
-/* What sampling.c does for both ways to fill a slot. The next piece of the batch, as a job. */
+/* What sampling.c does for all ways to fill a slot. The batch of a credit, which may begin with it.
+ * PST_E_STATE: the stage did not ask for it. */
+PST_MUST_USE pst_rc pst_sampling_batch_of(struct pst_sampling *s, const struct pst_credit *credit,
+                                          struct pst_sampling_pending **of);
+/* The address of a credit's slot, which must have `want` bytes. */
+PST_MUST_USE pst_rc pst_sampling_slot_of(struct pst_sampling *s, const struct pst_credit *credit,
+                                         uint64_t want, void **slot);
+/* Ends a batch of which other replicas have all seeds, by an empty slot. */
+PST_MUST_USE pst_rc pst_sampling_send_empty(struct pst_sampling *s, struct pst_sampling_pending *p,
+                                            struct pst_sampling_filled *filled);
+/* The next piece of the batch, as a job. */
 struct pst_fill_job pst_sampling_next_job(const struct pst_sampling *s, const struct pst_sampling_pending *p);
 /* Sends a part of a slot. `to` is its struct pst_sampling_filled. */
 pst_rc pst_sampling_send_part(void *to, uint32_t part, uint64_t first_at, uint64_t count, bool last);
@@ -92,8 +119,9 @@ PST_MUST_USE pst_rc pst_sampling_open_pairs(struct pst_sampling *s);
  */
 void pst_sampling_size_slots(struct pst_sampling *s);
 
-/* report.c: adds the counts and times to the report. A failure goes to the log. */
-void pst_sampling_report(struct pst_sampling *s);
+/* ahead.c: how a sampler on a GPU fills slots. The first is called when the ports are open. */
+void pst_sampling_ahead_open(struct pst_sampling *s);
+PST_MUST_USE pst_rc pst_sampling_ahead_event(struct pst_sampling *s, const struct pst_event *event);
 
 /* load_tiers.c: the rows and lists that the plan caches. The first says in `size` how much memory several
  * instances share. The second loads rows and lists, or maps those of another instance, and releases the plan.

@@ -44,6 +44,10 @@ enum pst_sampling_traits {
      * sampled whole, and then cut (cut.h). So equal (key, destinations) must give equal neighbours. */
     PST_SAMPLING_WHOLE = 2,
     PST_SAMPLING_TYPED = 4, /* its edges have relations; it is not PST_SAMPLING_WHOLE */
+    /* What draw_on_device puts on the queue depends on the key only by the random numbers of the kernels that
+     * draws_at is for (twin.h), of the stream (PST_RNG_SAMPLE, seed, epoch, batch, hop). So it can be put
+     * there once, as a graph, and run for each batch. */
+    PST_SAMPLING_REPLAYS = 8,
 };
 
 /* One hop, drawn on the CPU. The algorithm writes indptr[0..n] and the ids of the drawn in-neighbours: those

@@ -48,7 +48,7 @@ static void close_ladies(void *state)
 static int traits(const void *state)
 {
     (void)state;
-    return PST_SAMPLING_WEIGHS | PST_SAMPLING_WHOLE;
+    return PST_SAMPLING_WEIGHS | PST_SAMPLING_WHOLE | PST_SAMPLING_REPLAYS;
 }
 
 /* Vertices that a hop draws. With fanout -1: all. */

@@ -115,7 +115,7 @@ static void close_typed(void *state)
 static int traits(const void *state)
 {
     (void)state;
-    return PST_SAMPLING_TYPED;
+    return PST_SAMPLING_TYPED | PST_SAMPLING_REPLAYS;
 }
 
 static struct pst_sampling_bound bound(const void *state, const struct pst_csc *graph, int hop,

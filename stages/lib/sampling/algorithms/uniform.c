@@ -15,6 +15,12 @@ static pst_rc open_uniform(void *state, const struct pst_sampling_setup *setup)
     return PST_OK;
 }
 
+static int traits(const void *state)
+{
+    (void)state;
+    return PST_SAMPLING_REPLAYS;
+}
+
 static pst_rc draw(void *state, const struct pst_sampling_hop *h)
 {
     const struct uniform *u = state;
@@ -55,6 +61,7 @@ const struct pst_sampling_algorithm pst_sampling_uniform = {
     .help = "each in-neighbour is as likely as any other",
     .state_bytes = sizeof(struct uniform),
     .open = open_uniform,
+    .traits = traits,
     .draw = draw,
     .pick = pick,
     .draw_on_device = draw_on_device,

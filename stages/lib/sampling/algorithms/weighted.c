@@ -44,7 +44,7 @@ static pst_rc open_weighted(void *state, const struct pst_sampling_setup *setup)
 static int traits(const void *state)
 {
     const struct weighted *w = state;
-    return w->correct ? PST_SAMPLING_WEIGHS : 0;
+    return (w->correct ? PST_SAMPLING_WEIGHS : 0) | PST_SAMPLING_REPLAYS;
 }
 
 static struct pst_k_weighted_edges edges_of(const float *edge_weight, const struct pst_sample_key *key)
