@@ -249,6 +249,28 @@ void test_peers_open_it_on_their_own(void **)
     (void)o.end(0);
 }
 
+void test_pairs_reach_each_other(void **)
+{
+    int count = 0, can[4][4];
+    assert_int_equal(setenv("PENSTOCK_VIRTUAL_GPUS", "4", 1), 0);
+    assert_int_equal(setenv("PENSTOCK_VIRTUAL_PEERS", "0-1,3-2", 1), 0);
+    assert_int_equal(cudaGetDeviceCount(&count), cudaSuccess);
+    assert_int_equal(cudaSetDevice(4), cudaErrorInvalidDevice);
+    assert_int_equal(cudaSetDevice(3), cudaSuccess);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(cudaDeviceCanAccessPeer(&can[i][k], i, k), cudaSuccess);
+    assert_int_equal(unsetenv("PENSTOCK_VIRTUAL_PEERS"), 0);
+    assert_int_equal(unsetenv("PENSTOCK_VIRTUAL_GPUS"), 0);
+    assert_int_equal(count, 4);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(can[i][k], i != k && i / 2 == k / 2);
+    assert_int_equal(cudaGetDeviceCount(&count), cudaSuccess);
+    assert_int_equal(count, 2);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+}
+
 void test_dead_after_its_owner(void **)
 {
     other o, second;
@@ -405,15 +427,11 @@ int main(int argc, char **argv)
         return obey();
     (void)signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_shared),
-        cmocka_unit_test(test_who_cannot_open),
-        cmocka_unit_test(test_peers_open_it_on_their_own),
-        cmocka_unit_test(test_dead_after_its_owner),
-        cmocka_unit_test(test_freed_too_early),
-        cmocka_unit_test(test_the_host_cannot_touch_it),
-        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_events_order_processes),
-        cmocka_unit_test(test_event_rules),
+        cmocka_unit_test(test_memory_is_shared),           cmocka_unit_test(test_who_cannot_open),
+        cmocka_unit_test(test_peers_open_it_on_their_own), cmocka_unit_test(test_pairs_reach_each_other),
+        cmocka_unit_test(test_dead_after_its_owner),       cmocka_unit_test(test_freed_too_early),
+        cmocka_unit_test(test_the_host_cannot_touch_it),   cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_events_order_processes),     cmocka_unit_test(test_event_rules),
         cmocka_unit_test(test_devices_of_streams),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -142,7 +142,9 @@ bool start(arena *a, int device)
     a->pid = getpid();
     a->live.clear();
     a->cursor = a->used = 0;
-    a->fd = memfd_create(device ? "penstock-virtual-gpu-1" : "penstock-virtual-gpu-0", MFD_CLOEXEC);
+    char name[48];
+    (void)snprintf(name, sizeof name, "penstock-virtual-gpu-%d", device);
+    a->fd = memfd_create(name, MFD_CLOEXEC);
     if (a->fd < 0 || ftruncate(a->fd, (off_t)(TABLE_BYTES + GPU_BYTES)) != 0)
         return false;
     void *shared = mmap(nullptr, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);

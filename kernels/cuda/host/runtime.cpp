@@ -289,8 +289,9 @@ cudaError_t cudaGetLastError()
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    const char *given = getenv("PENSTOCK_VIRTUAL_GPUS"); /* fewer, for tests of absent devices */
-    *count = given && *given >= '0' && *given < '0' + PST_HOST_GPUS ? *given - '0' : (int)PST_HOST_GPUS;
+    const char *given = getenv("PENSTOCK_VIRTUAL_GPUS");
+    *count =
+        given && *given >= '0' && *given <= '0' + PST_HOST_GPUS ? *given - '0' : (int)PST_HOST_GPUS_DEFAULT;
     return *count ? cudaSuccess : pst_cu_host_keep(cudaErrorNoDevice);
 }
 
@@ -325,9 +326,23 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
     return cudaSuccess;
 }
 
+/* PENSTOCK_VIRTUAL_PEERS: "1": all GPUs reach each other; "0-1,2-3": only those of each pair. */
+static bool are_peers(int device, int peer)
+{
+    const char *at = getenv("PENSTOCK_VIRTUAL_PEERS");
+    int first, second;
+    if (!at || !strchr(at, '-'))
+        return at != nullptr;
+    for (; at && sscanf(at, "%d-%d", &first, &second) == 2;
+         at = strchr(at, ',') ? strchr(at, ',') + 1 : nullptr)
+        if ((first == device && second == peer) || (first == peer && second == device))
+            return true;
+    return false;
+}
+
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
-    *can = device != peer && getenv("PENSTOCK_VIRTUAL_PEERS");
+    *can = device != peer && are_peers(device, peer);
     return cudaSuccess;
 }
 

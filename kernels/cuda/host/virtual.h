@@ -15,7 +15,8 @@
 #include <vector>
 
 enum {
-    PST_HOST_GPUS = 2,
+    PST_HOST_GPUS = 8,         /* at most */
+    PST_HOST_GPUS_DEFAULT = 2, /* if PENSTOCK_VIRTUAL_GPUS does not say how many */
     PST_HOST_BLOCKS_MAX = 8192,
     PST_HOST_EVENTS_MAX = 1024, /* for events between processes */
     PST_HOST_OPENERS_MAX = 32,  /* processes that have one block open */
