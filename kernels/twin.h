@@ -18,6 +18,7 @@
 #include "kernels/embedding.h"
 #include "kernels/samplers.h"
 #include "kernels/kernels.h"
+#include "kernels/memories.h"
 
 PST_BEGIN_DECLS
 
@@ -101,6 +102,7 @@ struct pst_twin_n {
 /* Kernels of the list above that take a count in device memory, so that the host need not wait for it. */
 #define PST_TWIN_KERNELS_N(X)                                                                                \
     X(sample)                                                                                                \
+    X(pick)                                                                                                  \
     X(dedup)                                                                                                 \
     X(count)                                                                                                 \
     X(lookup)                                                                                                \
@@ -109,6 +111,11 @@ struct pst_twin_n {
     X(requests)                                                                                              \
     X(copy_digest)                                                                                           \
     X(gather_tiers)                                                                                          \
+    X(gather_parts)                                                                                          \
+    X(count_parts)                                                                                           \
+    X(find)                                                                                                  \
+    X(find_lists)                                                                                            \
+    X(read_lists)                                                                                            \
     X(degrees)                                                                                               \
     X(gcn_weights)                                                                                           \
     X(mean_grad)                                                                                             \
@@ -125,6 +132,9 @@ struct pst_twin_n {
 pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const struct pst_sample_key *key,
                      const int64_t *vertices, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
                      int64_t *out, int64_t capacity, int64_t *total);
+pst_rc pst_kn_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                   const int64_t *degrees, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
+                   int64_t *positions, int64_t capacity, int64_t *total);
 pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                     int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local);
 void pst_kn_count(struct pst_queue *q, const int64_t *ids, struct pst_twin_n n, uint32_t *counts);
@@ -148,6 +158,31 @@ struct pst_twin_tiers {
 void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
                          const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
                          struct pst_twin_n n, uint64_t row_bytes);
+/* The rows src_row[0..n) of several parts (memories.h). */
+void pst_kn_gather_parts(struct pst_queue *q, const struct pst_k_row_parts *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes);
+/* Adds to counts[k] how many of rows[0..n) part k has. */
+void pst_kn_count_parts(struct pst_queue *q, const struct pst_k_row_parts *parts, const int32_t *rows,
+                        struct pst_twin_n n, int64_t *counts);
+/* row[i] = the row that the index has for ids[i], or -1. */
+void pst_kn_find(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_twin_n n,
+                 int32_t *row);
+/* Finds the lists of n vertices. list[i]: the number of vertex i's list in the parts, or -1: it is in the
+ * graph. source[i] becomes its part, or lists->n for the graph; begin[i] is where it begins there, in
+ * entries, and degree[i] its length. PST_E_FORMAT: a vertex or an offset is out of range. */
+pst_rc pst_kn_find_lists(struct pst_queue *q, const struct pst_k_list_parts *lists, const int64_t *vertices,
+                         const int32_t *list, struct pst_twin_n n, int32_t *source, int64_t *begin,
+                         int64_t *degree);
+/* The second half of sampling from several parts. ids[0..indptr[n]) has positions in the lists that
+ * pst_kn_find_lists has found, as pst_kn_pick with this fanout and `replace` writes them; they become the
+ * ids of the neighbours there. Adds to counts[k] how many entries of part k were read, to counts[lists->n]
+ * how many of the graph, and to counts[lists->n + 1] the lines that these take, with the two offsets of each
+ * vertex: a line counts once for each vertex. PST_E_FORMAT: an id is out of range. */
+pst_rc pst_kn_read_lists(struct pst_queue *q, const struct pst_k_list_parts *lists, const int64_t *vertices,
+                         const int32_t *source, const int64_t *begin, const int64_t *degree,
+                         struct pst_twin_n n, int fanout, bool replace, const int32_t *indptr, int64_t *ids,
+                         int64_t *counts);
 /* *below gets how many of the values are less than limit. */
 void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_twin_n n, int64_t limit,
                         int64_t *below);

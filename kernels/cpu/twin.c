@@ -24,6 +24,17 @@ pst_rc pst_kn_sample(struct pst_queue *q, const struct pst_csc *graph, const str
     return rc;
 }
 
+pst_rc pst_kn_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                   const int64_t *degrees, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
+                   int64_t *positions, int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc =
+        pst_k_pick(q, key, vertices, degrees, count, fanout, replace, indptr, positions, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
 pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t *ids, struct pst_twin_n n,
                     int64_t *vertices, int64_t *count, int64_t capacity, int32_t *local)
 {
@@ -87,6 +98,123 @@ void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_t
     *below = 0;
     for (int64_t i = 0; i < count; i++)
         *below += values[i] < limit;
+}
+
+/* ---- rows and lists of several parts (memories.h) ---------------------------------------------------- */
+
+static int part_of(const int64_t *first, int64_t i)
+{
+    int k = 0;
+    while (i >= first[k + 1])
+        k++;
+    return k;
+}
+
+void pst_kn_gather_parts(struct pst_queue *q, const struct pst_k_row_parts *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes)
+{
+    assert(q == NULL && src_row != NULL && src->n >= 1 && src->n <= PST_K_PARTS_MAX);
+    (void)q;
+    const int64_t rows = value_of(n);
+    for (int64_t i = 0; i < rows; i++) {
+        const int k = part_of(src->first, src_row[i]);
+        memcpy((char *)dst + (uint64_t)(dst_pos ? dst_pos[i] : i) * dst_stride,
+               (const char *)src->rows[k] + (uint64_t)(src_row[i] - src->first[k]) * src_stride, row_bytes);
+    }
+}
+
+void pst_kn_count_parts(struct pst_queue *q, const struct pst_k_row_parts *parts, const int32_t *rows,
+                        struct pst_twin_n n, int64_t *counts)
+{
+    assert(q == NULL);
+    (void)q;
+    const int64_t count = value_of(n);
+    for (int64_t i = 0; i < count; i++)
+        counts[part_of(parts->first, rows[i])]++;
+}
+
+void pst_kn_find(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_twin_n n,
+                 int32_t *row)
+{
+    const int64_t count = value_of(n);
+    for (int64_t i = 0; i < count; i++) {
+        int32_t at, miss;
+        int64_t hits, misses;
+        pst_k_lookup(q, cache, &ids[i], 1, &at, &row[i], &hits, &miss, &misses);
+        row[i] = hits > 0 ? row[i] : -1;
+    }
+}
+
+pst_rc pst_kn_find_lists(struct pst_queue *q, const struct pst_k_list_parts *lists, const int64_t *vertices,
+                         const int32_t *list, struct pst_twin_n n, int32_t *source, int64_t *begin,
+                         int64_t *degree)
+{
+    assert(q == NULL && lists->n <= PST_K_PARTS_MAX);
+    (void)q;
+    const struct pst_csc *graph = &lists->graph;
+    const int64_t count = value_of(n);
+    for (int64_t i = 0; i < count; i++) {
+        const bool cached = list[i] >= 0;
+        if (!cached && (vertices[i] < 0 || vertices[i] >= graph->vertices))
+            return PST_E_FORMAT;
+        const int k = cached ? part_of(lists->first, list[i]) : lists->n;
+        const int64_t *at = cached ? lists->at[k] + (list[i] - lists->first[k]) : graph->indptr + vertices[i];
+        if (at[0] < 0 || at[1] < at[0] || (!cached && at[1] > graph->edges))
+            return PST_E_FORMAT;
+        source[i] = k;
+        begin[i] = at[0];
+        degree[i] = at[1] - at[0];
+    }
+    return PST_OK;
+}
+
+static int64_t entry_at(const struct pst_k_list_parts *lists, int source, int64_t at)
+{
+    const void *entries = source < lists->n ? lists->entries[source] : lists->graph.indices;
+    return lists->graph.index_bytes == 4 ? ((const int32_t *)entries)[at] : ((const int64_t *)entries)[at];
+}
+
+/* The lines of the entries at begin + position[0..n), each once, and of the two offsets of vertex v. */
+static int64_t lines_of(const struct pst_k_list_parts *lists, int64_t v, int64_t begin,
+                        const int64_t *position, int64_t n)
+{
+    const int64_t line = lists->line_bytes, bytes = lists->graph.index_bytes,
+                  offset = (int64_t)sizeof *lists->graph.indptr;
+    int64_t lines = (v + 1) * offset / line - v * offset / line + 1;
+    for (int64_t e = 0; e < n; e++) {
+        bool seen = false;
+        for (int64_t before = 0; before < e && !seen; before++)
+            seen = (begin + position[before]) * bytes / line == (begin + position[e]) * bytes / line;
+        lines += !seen;
+    }
+    return lines;
+}
+
+pst_rc pst_kn_read_lists(struct pst_queue *q, const struct pst_k_list_parts *lists, const int64_t *vertices,
+                         const int32_t *source, const int64_t *begin, const int64_t *degree,
+                         struct pst_twin_n n, int fanout, bool replace, const int32_t *indptr, int64_t *ids,
+                         int64_t *counts)
+{
+    assert(q == NULL);
+    (void)q;
+    (void)degree;
+    (void)fanout;
+    (void)replace;
+    const int64_t count = value_of(n);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t *const id = ids + indptr[i];
+        const int64_t drawn = indptr[i + 1] - indptr[i];
+        if (source[i] == lists->n)
+            counts[lists->n + 1] += lines_of(lists, vertices[i], begin[i], id, drawn);
+        counts[source[i]] += drawn;
+        for (int64_t e = 0; e < drawn; e++) {
+            id[e] = entry_at(lists, source[i], begin[i] + id[e]);
+            if (id[e] < 0 || id[e] >= lists->graph.vertices)
+                return PST_E_FORMAT;
+        }
+    }
+    return PST_OK;
 }
 
 pst_rc pst_kn_degrees(struct pst_queue *q, const struct pst_csc *graph, const int64_t *vertices,

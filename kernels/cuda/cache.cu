@@ -153,6 +153,16 @@ struct split {
     }
 };
 
+__global__ void __launch_bounds__(PST_CU_THREADS)
+    find(const struct pst_cache *at, const int64_t *ids, struct pst_twin_n most, int32_t *row,
+         const int32_t *status)
+{
+    const struct pst_cache cache = *at;
+    const int64_t n = pst_cu_value(most, status);
+    for (int64_t i = pst_cu_first(); i < n; i += pst_cu_step())
+        row[i] = row_of(cache, ids[i]);
+}
+
 /* Beyond half of the largest number, threads take care not to exceed it. */
 __global__ void __launch_bounds__(PST_CU_THREADS)
     count(const int64_t *ids, struct pst_twin_n most, uint32_t *counts, const int32_t *status)
@@ -303,6 +313,12 @@ void pst_k_lookup(struct pst_queue *q, const struct pst_cache *cache, const int6
                   int32_t *hit_pos, int32_t *hit_row, int64_t *hits, int32_t *miss_pos, int64_t *misses)
 {
     pst_kn_lookup(q, cache, ids, {NULL, n}, hit_pos, hit_row, hits, miss_pos, misses);
+}
+
+void pst_kn_find(struct pst_queue *q, const struct pst_cache *cache, const int64_t *ids, struct pst_twin_n n,
+                 int32_t *row)
+{
+    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(find, cache, ids, n, row, q->status);
 }
 
 void pst_kn_count_below(struct pst_queue *q, const int32_t *values, struct pst_twin_n n, int64_t limit,

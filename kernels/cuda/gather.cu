@@ -17,20 +17,44 @@ struct gathering {
     const int32_t *src_row, *dst_pos;
     struct pst_twin_n n;
     int32_t *status;
-    uintptr_t
-        far; /* of two tiers: where row 0 would be if row near_rows and those after it were at their place */
+};
+
+struct tiers : gathering {
+    uintptr_t far; /* where row 0 would be if row near_rows and those after it were at their place */
     int64_t near_rows;
 };
 
-template <bool TIERS> __device__ __forceinline__ const char *row_at(const gathering &g, int64_t row)
+struct parts : gathering {
+    int count;
+    uintptr_t origin[PST_K_PARTS_MAX]; /* of each part: where row 0 would be */
+    int64_t first[PST_K_PARTS_MAX];
+};
+
+__device__ __forceinline__ const char *row_at(const gathering &g, int64_t row)
+{
+    return g.src + (uint64_t)row * g.src_stride;
+}
+
+__device__ __forceinline__ const char *row_at(const tiers &g, int64_t row)
 {
     const uint64_t at = (uint64_t)row * g.src_stride;
-    return TIERS && row >= g.near_rows ? reinterpret_cast<const char *>(g.far + at) : g.src + at;
+    return row >= g.near_rows ? reinterpret_cast<const char *>(g.far + at) : g.src + at;
+}
+
+/* Each comparison has constant operands besides the row: an index that varies would put the array into local
+ * memory. */
+__device__ __forceinline__ const char *row_at(const parts &g, int64_t row)
+{
+    uintptr_t origin = g.origin[0];
+#pragma unroll
+    for (int k = 1; k < PST_K_PARTS_MAX; k++)
+        origin = k < g.count && row >= g.first[k] ? g.origin[k] : origin;
+    return reinterpret_cast<const char *>(origin + (uint64_t)row * g.src_stride);
 }
 
 /* 2^shift lanes for each row, in pieces of type W. The rest of a row goes byte by byte. */
-template <class W, int ROWS, bool TIERS>
-__global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shift)
+template <class W, int ROWS, class G>
+__global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(G g, int shift)
 {
     const int64_t n = pst_cu_value(g.n, g.status);
     const unsigned lanes = 1u << shift, lane = threadIdx.x & (lanes - 1);
@@ -41,7 +65,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS, 3) gather(gathering g, int shi
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             const int64_t at = i + k < n ? i + k : i; /* past the end: the first row once more */
-            from[k] = row_at<TIERS>(g, g.src_row ? g.src_row[at] : at);
+            from[k] = row_at(g, g.src_row ? g.src_row[at] : at);
             to[k] = g.dst + (uint64_t)(g.dst_pos ? g.dst_pos[at] : at) * g.dst_stride;
             if (lane == 0 && i + k < n) {
                 PST_CU_CROSSES(from[k], g.row_bytes);
@@ -114,12 +138,12 @@ void gather_flat(struct pst_queue *q, const gathering &g)
         launch_flat<uint8_t>(q, g);
 }
 
-template <class W, int ROWS, bool TIERS> void launch(struct pst_queue *q, const gathering &g)
+template <class W, int ROWS, class G> void launch(struct pst_queue *q, const G &g)
 {
     const uint64_t pieces = (g.row_bytes + sizeof(W) - 1) / sizeof(W);
     const int shift = pieces > 16 ? 5 : pieces > 8 ? 4 : 3;
     const unsigned blocks = pst_cu_grid(q, (g.n.most + ROWS - 1) / ROWS, PST_CU_THREADS >> shift);
-    pst_cu_on(q, blocks)(gather<W, ROWS, TIERS>, g, shift);
+    pst_cu_on(q, blocks)(gather<W, ROWS, G>, g, shift);
 }
 
 struct digesting {
@@ -194,21 +218,28 @@ template <int WORDS> __global__ void __launch_bounds__(PST_CU_THREADS) flat_dige
     add_of_block(sum, d.digest);
 }
 
-template <bool TIERS> void gather_rows(struct pst_queue *q, const gathering &g)
+/* sources: the addresses of all memory that rows come from, one upon the other. */
+template <class G> void gather_rows(struct pst_queue *q, const G &g, uintptr_t sources)
 {
     assert(g.n.most >= 0 && g.n.most <= INT32_MAX);
-    const uint64_t all = (uint64_t)(uintptr_t)g.src | (uint64_t)g.far | (uint64_t)(uintptr_t)g.dst |
-                         g.src_stride | g.dst_stride;
+    const uint64_t all = (uint64_t)sources | (uint64_t)(uintptr_t)g.dst | g.src_stride | g.dst_stride;
     if (g.row_bytes == 0)
         return;
-    if (!TIERS && !g.src_row && !g.dst_pos && g.src_stride == g.row_bytes && g.dst_stride == g.row_bytes)
-        gather_flat(q, g);
-    else if (all % 16 == 0)
-        launch<uint4, ROWS_AT_ONCE, TIERS>(q, g);
+    if (all % 16 == 0)
+        launch<uint4, ROWS_AT_ONCE>(q, g);
     else if (all % 4 == 0)
-        launch<uint32_t, ROWS_AT_ONCE, TIERS>(q, g);
+        launch<uint32_t, ROWS_AT_ONCE>(q, g);
     else
-        launch<uint8_t, 1, TIERS>(q, g);
+        launch<uint8_t, 1>(q, g);
+}
+
+void gather_one(struct pst_queue *q, const gathering &g)
+{
+    if (g.row_bytes > 0 && !g.src_row && !g.dst_pos && g.src_stride == g.row_bytes &&
+        g.dst_stride == g.row_bytes)
+        gather_flat(q, g);
+    else
+        gather_rows(q, g, (uintptr_t)g.src);
 }
 } // namespace
 
@@ -216,8 +247,8 @@ void pst_kn_gather(struct pst_queue *q, const void *src, uint64_t src_stride, co
                    void *dst, uint64_t dst_stride, const int32_t *dst_pos, struct pst_twin_n n,
                    uint64_t row_bytes)
 {
-    gather_rows<false>(q, {static_cast<const char *>(src), static_cast<char *>(dst), src_stride, dst_stride,
-                           row_bytes, src_row, dst_pos, n, q->status, 0, 0});
+    gather_one(q, {static_cast<const char *>(src), static_cast<char *>(dst), src_stride, dst_stride,
+                   row_bytes, src_row, dst_pos, n, q->status});
 }
 
 void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, uint64_t src_stride,
@@ -226,16 +257,32 @@ void pst_kn_gather_tiers(struct pst_queue *q, const struct pst_twin_tiers *src, 
 {
     const char *near = static_cast<const char *>(src->near), *far = static_cast<const char *>(src->far);
     const gathering g = {
-        near ? near : far, static_cast<char *>(dst),
-        src_stride,        dst_stride,
-        row_bytes,         src_row,
-        dst_pos,           n,
-        q->status,         reinterpret_cast<uintptr_t>(far) - (uint64_t)src->near_rows * src_stride,
-        src->near_rows};
+        near ? near : far, static_cast<char *>(dst), src_stride, dst_stride, row_bytes, src_row, dst_pos, n,
+        q->status};
+    const uintptr_t far_origin = (uintptr_t)far - (uint64_t)src->near_rows * src_stride;
     if (near && far)
-        gather_rows<true>(q, g);
+        gather_rows(q, tiers{g, far_origin, src->near_rows}, (uintptr_t)near | far_origin);
     else
-        gather_rows<false>(q, g);
+        gather_one(q, g);
+}
+
+void pst_kn_gather_parts(struct pst_queue *q, const struct pst_k_row_parts *src, uint64_t src_stride,
+                         const int32_t *src_row, void *dst, uint64_t dst_stride, const int32_t *dst_pos,
+                         struct pst_twin_n n, uint64_t row_bytes)
+{
+    parts g = {
+        {NULL, static_cast<char *>(dst), src_stride, dst_stride, row_bytes, src_row, dst_pos, n, q->status},
+        src->n,
+        {},
+        {}};
+    uintptr_t sources = 0;
+    assert(src->n >= 1 && src->n <= PST_K_PARTS_MAX && src_row);
+    for (int k = 0; k < src->n; k++) {
+        g.first[k] = src->first[k];
+        g.origin[k] = (uintptr_t)src->rows[k] - (uint64_t)src->first[k] * src_stride;
+        sources |= (uintptr_t)src->rows[k];
+    }
+    gather_rows(q, g, sources);
 }
 
 void pst_k_gather(struct pst_queue *q, const void *src, uint64_t src_stride, const int32_t *src_row,
@@ -258,9 +305,7 @@ void pst_kn_copy_digest(struct pst_queue *q, const void *src, void *dst, struct 
                          NULL,
                          NULL,
                          n,
-                         q->status,
-                         0,
-                         0};
+                         q->status};
     const int64_t words = n.most * (int64_t)(item_bytes / sizeof(uint32_t));
     if (apart % sizeof(uint4) == 0)
         pst_cu_on(q, pst_cu_grid(q, words / 4 + 1, PST_CU_THREADS * ROWS_AT_ONCE))(flat_digest<4>, g,

@@ -268,21 +268,29 @@ pst_rc pst_k_sample(struct pst_queue *q, const struct pst_csc *graph, const stru
                          q->unused);
 }
 
-pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
-                  const int64_t *degrees, int64_t n, int fanout, bool replace, int32_t *indptr,
-                  int64_t *positions, int64_t capacity)
+pst_rc pst_kn_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                   const int64_t *degrees, struct pst_twin_n n, int fanout, bool replace, int32_t *indptr,
+                   int64_t *positions, int64_t capacity, int64_t *total)
 {
-    assert(n >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
+    assert(n.most >= 0 && capacity >= 0 && fanout >= -1 && fanout <= PST_FANOUT_MAX);
     return sample(q, {{},
                       degrees,
                       {pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop), NULL},
                       vertices,
-                      {NULL, n},
+                      n,
                       fanout,
                       replace,
                       indptr,
                       positions,
                       pst_min_i64(capacity, INT32_MAX),
-                      q->unused,
+                      total,
                       q->status});
+}
+
+pst_rc pst_k_pick(struct pst_queue *q, const struct pst_sample_key *key, const int64_t *vertices,
+                  const int64_t *degrees, int64_t n, int fanout, bool replace, int32_t *indptr,
+                  int64_t *positions, int64_t capacity)
+{
+    return pst_kn_pick(q, key, vertices, degrees, {NULL, n}, fanout, replace, indptr, positions, capacity,
+                       q->unused);
 }
