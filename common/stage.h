@@ -435,7 +435,8 @@ PST_API PST_MUST_USE pst_rc pst_slot_wait(struct pst_stage *self, struct pst_ref
 
 /* ---- memory that all instances of the stage share --------------------------------------------------- */
 
-/* Asks for `bytes` of host memory, once for all instances of this stage. Only in `size`, and on a CPU. */
+/* Asks for `bytes` of host memory, once for all instances of this stage. Only in `size`. The kernels of a
+ * stage on a GPU can use it, too. */
 PST_API void pst_share(struct pst_stage *self, uint64_t bytes);
 
 /* This memory, from `open` on: zeroed, at the start of a page. Instance 0 fills it in `open`. When the
@@ -449,6 +450,15 @@ PST_API void *pst_shared(struct pst_stage *self);
  */
 PST_API const void *pst_shared_of(const struct pst_stage *self, int replica);
 
+/* The same in the memory of the stage's GPU: only in `size`, and on a GPU. The memory is not zeroed. When
+ * the pipeline starts, kernels must not write to it any more, but nothing prevents it. */
+PST_API void pst_share_gpu(struct pst_stage *self, uint64_t bytes);
+PST_API void *pst_shared_gpu(struct pst_stage *self);
+/* Only in `open`: *at gets the memory of another replica, for this stage's kernels. PST_E_STATE: that replica
+ * did not call pst_share_gpu, is on a GPU that this one does not reach, or belongs to another rank. PST_E_IO.
+ */
+PST_API PST_MUST_USE pst_rc pst_shared_gpu_of(struct pst_stage *self, int replica, const void **at);
+
 /* ---- replicas that work together -------------------------------------------------------------------- */
 
 /* What a one-shot output's receivers are: the first linked stage that has replicas, or else the first linked
@@ -456,6 +466,8 @@ PST_API const void *pst_shared_of(const struct pst_stage *self, int replica);
 PST_API int pst_receivers(const struct pst_stage *self, int port);
 /* The device of one of them, "cpu:1"; replica: from 0 to their number - 1. */
 PST_API const char *pst_receiver_device(const struct pst_stage *self, int port, int replica);
+/* Can the first of two of them read the other's memory? On CPUs: yes. On GPUs: if CUDA says so. */
+PST_API bool pst_receiver_reaches(const struct pst_stage *self, int port, int replica, int other);
 /* The value of a parameter of theirs. An ENUM is its text. The fallback: they have no such parameter, or one
  * of another type. */
 PST_API const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param,

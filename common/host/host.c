@@ -380,19 +380,46 @@ static pst_rc size(struct pst_stage *self)
     return rc;
 }
 
-/* Maps what other replicas of the stage on this machine share. */
+/* Maps what other replicas of the stage on this machine share in the host's memory. */
 static pst_rc map_resident(struct pst_stage *self, const json_t *list)
 {
     pst_rc rc = PST_OK;
+    const int gpu = pst_gpu_number(pst_device_name(self));
     for (size_t i = 0; i < json_array_size(list) && rc == PST_OK; i++) {
         const json_t *j = json_array_get(list, i);
         const char *path = json_string_value(json_object_get(j, "path"));
         const json_int_t replica = json_integer_value(json_object_get(j, "replica"));
         if (path && replica >= 0 && replica < PST_REPLICAS_MAX && replica != self->replica)
             rc = map_shared(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                            -1, &self->resident[replica]);
+                            gpu, &self->resident[replica]);
     }
     return rc;
+}
+
+pst_rc pst_host_map_resident_gpu(struct pst_stage *self, int replica)
+{
+    size_t i;
+    json_t *j;
+    json_array_foreach(json_object_get(self->config, "resident_gpu"), i, j)
+    {
+        const char *path = json_string_value(json_object_get(j, "path"));
+        if (path && json_integer_value(json_object_get(j, "replica")) == replica)
+            return map_shared(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                              pst_gpu_number(pst_device_name(self)), &self->resident_gpu[replica]);
+    }
+    return PST_OK;
+}
+
+static pst_rc map_own(struct pst_stage *self, const json_t *message, const char *name,
+                      struct pst_region *region)
+{
+    char bytes[32];
+    (void)snprintf(bytes, sizeof bytes, "%s_bytes", name);
+    const char *path = json_string_value(json_object_get(message, name));
+    return path ? map_shared(self->process, path,
+                             (uint64_t)json_integer_value(json_object_get(message, bytes)),
+                             pst_gpu_number(pst_device_name(self)), region)
+                : PST_OK;
 }
 
 /* From the start on, what is shared can only be read. */
@@ -447,11 +474,11 @@ static pst_rc open_stage(struct pst_stage *self)
         self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
         self->nregions += rc == PST_OK;
     }
-    const char *shared = json_string_value(json_object_get(message, "shared"));
-    if (rc == PST_OK && shared)
-        rc = map_shared(self->process, shared,
-                        (uint64_t)json_integer_value(json_object_get(message, "shared_bytes")), -1,
-                        &self->shared);
+    (void)json_object_set(self->config, "resident_gpu", json_object_get(message, "resident_gpu"));
+    if (rc == PST_OK)
+        rc = map_own(self, message, "shared", &self->shared);
+    if (rc == PST_OK)
+        rc = map_own(self, message, "shared_gpu", &self->shared_gpu);
     if (rc == PST_OK)
         rc = map_resident(self, json_object_get(message, "resident"));
     if (rc == PST_OK)

@@ -96,8 +96,9 @@ struct pst_stage {
     struct pst_region board_map;
     struct pst_region shared;                     /* with the other instances of the stage */
     struct pst_region resident[PST_REPLICAS_MAX]; /* what other replicas on this machine share, by number */
-    struct pst_collective *collective;            /* NULL: not open */
-    const char *replica_names[PST_REPLICAS_MAX];  /* point into config */
+    struct pst_region shared_gpu, resident_gpu[PST_REPLICAS_MAX]; /* the same, in memory of GPUs */
+    struct pst_collective *collective;                            /* NULL: not open */
+    const char *replica_names[PST_REPLICAS_MAX];                  /* point into config */
     struct pst_board *board;
     struct pst_page *page;
     struct pst_host_peer peers[PST_STAGES_MAX];
@@ -130,6 +131,9 @@ struct pst_stage {
     struct pst_trace trace;
     double program_free_s; /* in a trace of a foreign stage: when its program last gave a slot back */
 };
+
+/* host.c: opens memory of another replica's GPU, if the "open" message has named it. */
+pst_rc pst_host_map_resident_gpu(struct pst_stage *self, int replica);
 
 /* ports.c */
 /* Delivers frames, credits and ends that are there. True: there was something. */

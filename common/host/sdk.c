@@ -204,6 +204,33 @@ const void *pst_shared_of(const struct pst_stage *self, int replica)
     return replica == self->replica ? self->shared.base : self->resident[replica].base;
 }
 
+void pst_share_gpu(struct pst_stage *self, uint64_t bytes)
+{
+    assert(self->needs && "call pst_share_gpu only from the stage's `size` function");
+    assert(pst_device_of(self, NULL) == PST_DEVICE_CUDA);
+    (void)json_array_append_new(self->needs, json_pack("{sI}", "shared_gpu", (json_int_t)bytes));
+}
+
+void *pst_shared_gpu(struct pst_stage *self)
+{
+    return self->shared_gpu.base;
+}
+
+pst_rc pst_shared_gpu_of(struct pst_stage *self, int replica, const void **at)
+{
+    assert(replica >= 0 && replica < PST_REPLICAS_MAX);
+    const pst_rc rc = replica == self->replica || self->resident_gpu[replica].base
+                          ? PST_OK
+                          : pst_host_map_resident_gpu(self, replica);
+    *at = replica == self->replica ? self->shared_gpu.base : self->resident_gpu[replica].base;
+    if (rc != PST_OK || *at)
+        return rc;
+    return pst_fail(PST_E_STATE,
+                    "%s cannot read the memory of replica %d, which shares none, is on a GPU that %s cannot "
+                    "reach, or belongs to another rank",
+                    self->name, replica, pst_device_name(self));
+}
+
 static const json_t *receivers(const struct pst_stage *self, int port)
 {
     return json_object_get(json_object_get(self->config, "receivers"), port_name(self, port));
@@ -220,6 +247,12 @@ const char *pst_receiver_device(const struct pst_stage *self, int port, int repl
     const char *device = json_string_value(json_array_get(devices, (size_t)replica));
     assert(device != NULL && "there is no receiver of this number");
     return device;
+}
+
+bool pst_receiver_reaches(const struct pst_stage *self, int port, int replica, int other)
+{
+    const json_t *reach = json_object_get(receivers(self, port), "reach");
+    return json_integer_value(json_array_get(reach, (size_t)replica)) >> other & 1;
 }
 
 const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param, const char *fallback)

@@ -215,6 +215,20 @@ static void check_endpoint(const struct pst_pipeline *pl, int s, struct pst_diag
 
 /* ---- machine files ------------------------------------------------------------------------------ */
 
+static bool is_on_gpu(const struct pst_pipeline_stage_spec *stage)
+{
+    return strncmp(stage->device, "cuda:", 5) == 0;
+}
+
+/* Are there replicas on GPUs? Then those that cannot run there are on cpu:0. */
+static bool are_on_gpus(const struct pst_pipeline *pl)
+{
+    for (int r = 0; r < pl->nstages; r++)
+        if (pl->stages[r].replicas > 1 && is_on_gpu(&pl->stages[r]))
+            return true;
+    return false;
+}
+
 /* Replicas on cpu:N or cuda:N are on a device of the machine that the parameter names: cpu:N+1, cuda:N. */
 static void check_machine(const struct pst_pipeline *pl, int s, const struct pst_param_desc *param,
                           struct pst_diag *diag)
@@ -228,8 +242,8 @@ static void check_machine(const struct pst_pipeline *pl, int s, const struct pst
     pst_pipeline_param_path(pl, stage->name, param->name, path);
     for (int r = 0; r < pl->nstages; r++) {
         const char *device = pl->stages[r].device;
-        const bool gpu = strncmp(device, "cuda:", 5) == 0;
-        if (pl->stages[r].replicas > 1 && pst_machine_device(&m, device) < 0)
+        const bool gpu = is_on_gpu(&pl->stages[r]);
+        if (pl->stages[r].replicas > 1 && (gpu || !are_on_gpus(pl)) && pst_machine_device(&m, device) < 0)
             pst_json_error(
                 &pl->doc, diag, path,
                 "%s is on %s, but %s has only the devices %s to %s:%d: change replicas.places, or the "

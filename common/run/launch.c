@@ -110,6 +110,7 @@ static pst_rc plan_hosts(struct pst_supervisor *sv)
     (void)pst_run_plan_host(sv, "cpu:0"); /* it has the board */
     for (int r = 0; r < sv->graph->nroutes; r++)
         (void)pst_run_plan_host(sv, sv->graph->routes[r].device);
+    pst_run_plan_shared(sv);
     return pst_run_plan_events(sv);
 }
 
@@ -496,7 +497,7 @@ void pst_run_add_needs(struct pst_supervisor *sv, int index, const json_t *needs
     json_t *need;
     json_array_foreach((json_t *)(uintptr_t)needs, i, need)
     {
-        pst_run_need_shared(sv, stage, (uint64_t)json_integer_value(json_object_get(need, "shared")));
+        pst_run_need_shared(sv, stage, need);
         const char *name = json_string_value(json_object_get(need, "port"));
         int port = name ? pst_desc_port(sv->pl->stages[stage].caps.desc, name) : -1;
         uint64_t bytes = (uint64_t)json_integer_value(json_object_get(need, "bytes"));
@@ -588,5 +589,6 @@ pst_rc pst_run_size_routes(struct pst_supervisor *sv)
     }
     for (int s = 0; s < sv->pl->nstages; s++)
         total += sv->blocks[1 + sv->graph->nroutes + s].bytes;
-    return check_memory(sv, total);
+    const pst_rc rc = pst_run_check_shared(sv);
+    return rc == PST_OK ? check_memory(sv, total) : rc;
 }

@@ -58,48 +58,108 @@ void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int s
 
 /* ---- memory that stages share ---------------------------------------------------------------------- */
 
-static const struct pst_run_block *block_of(const struct pst_supervisor *sv, int stage)
+static int block_of(const struct pst_supervisor *sv, int stage, bool gpu)
 {
-    return &sv->blocks[1 + sv->graph->nroutes + stage];
+    return 1 + sv->graph->nroutes + stage + (gpu ? sv->pl->nstages : 0);
 }
 
-/* The memory belongs to the memory host of the stage's device. If this device has none, cpu:0 has it. */
-void pst_run_need_shared(struct pst_supervisor *sv, int stage, uint64_t bytes)
+int pst_run_blocks(const struct pst_supervisor *sv)
 {
-    struct pst_run_block *block = &sv->blocks[1 + sv->graph->nroutes + stage];
+    return 1 + sv->graph->nroutes + 2 * sv->pl->nstages;
+}
+
+/* Only a replica that works for itself shares memory of a GPU. Its process often needs the host anyway. */
+void pst_run_plan_shared(struct pst_supervisor *sv)
+{
+    for (int s = 0; s < sv->pl->nstages; s++) {
+        const struct pst_pipeline_stage_spec *stage = &sv->pl->stages[s];
+        if (stage->replicas > 0 && stage->caps.desc->replicas == PST_REPLICAS_EACH &&
+            pst_gpu_number(stage->device) >= 0)
+            (void)pst_run_plan_host(sv, stage->device);
+    }
+}
+
+/* The memory belongs to the memory host of the stage's device. Memory of the host belongs to that of cpu:0 if
+ * the device has no memory host, or is a GPU. */
+static void need(struct pst_supervisor *sv, int stage, uint64_t bytes, bool gpu)
+{
+    struct pst_run_block *block = &sv->blocks[block_of(sv, stage, gpu)];
+    const char *device = sv->pl->stages[stage].device;
     if (bytes <= block->bytes)
         return;
     block->bytes = pst_align_up(bytes, PST_PAGE);
     block->host = 0;
     for (int h = 0; h < sv->nhosts; h++)
-        if (strcmp(sv->hosts[h].device, sv->pl->stages[stage].device) == 0)
+        if (strcmp(sv->hosts[h].device, device) == 0 && gpu == (pst_gpu_number(device) >= 0))
             block->host = h;
 }
 
-/* The first replica has the number `before` among those of all ranks. */
-static json_t *resident(const struct pst_supervisor *sv, int stage, int before)
+void pst_run_need_shared(struct pst_supervisor *sv, int stage, const json_t *told)
+{
+    need(sv, stage, (uint64_t)json_integer_value(json_object_get(told, "shared")), false);
+    need(sv, stage, (uint64_t)json_integer_value(json_object_get(told, "shared_gpu")), true);
+}
+
+static bool are_replicas(const struct pst_supervisor *sv, int stage, int other)
+{
+    return strcmp(sv->pl->stages[stage].origin, sv->pl->stages[other].origin) == 0;
+}
+
+static bool in_one_process(const struct pst_supervisor *sv, int stage, int other)
+{
+    for (int i = 0; i < sv->ninstances; i++)
+        for (int k = 0; sv->instances[i].stage == stage && k < sv->ninstances; k++)
+            if (sv->instances[k].stage == other && sv->instances[k].proc == sv->instances[i].proc)
+                return true;
+    return false;
+}
+
+/* A process opens another process's GPU memory for one GPU only. */
+pst_rc pst_run_check_shared(const struct pst_supervisor *sv)
+{
+    for (int s = 0; s < sv->pl->nstages; s++)
+        for (int o = 0; sv->blocks[block_of(sv, s, true)].bytes > 0 && o < s; o++)
+            if (are_replicas(sv, s, o) && in_one_process(sv, s, o) &&
+                strcmp(sv->pl->stages[s].device, sv->pl->stages[o].device) != 0)
+                return pst_fail(PST_E_UNSUPPORTED,
+                                "%s and %s share memory of GPUs, but are threads of one process, in which "
+                                "CUDA opens such memory for one GPU only: put them into no group",
+                                sv->pl->stages[o].name, sv->pl->stages[s].name);
+    return PST_OK;
+}
+
+/* What other replicas share. Of memory of GPUs, only what this replica's GPU reaches. The first replica has
+ * the number `before` among those of all ranks. */
+static json_t *resident(const struct pst_supervisor *sv, int stage, int before, bool gpu)
 {
     json_t *list = json_array();
-    for (int s = 0; s < sv->pl->nstages; s++)
-        if (s != stage && strcmp(sv->pl->stages[s].origin, sv->pl->stages[stage].origin) == 0 &&
-            block_of(sv, s)->bytes > 0)
-            (void)json_array_append_new(
-                list, json_pack("{si ss sI}", "replica", before + sv->pl->stages[s].replica, "path",
-                                block_of(sv, s)->path, "bytes", (json_int_t)block_of(sv, s)->bytes));
+    const int own = pst_gpu_number(sv->pl->stages[stage].device);
+    for (int s = 0; s < sv->pl->nstages; s++) {
+        const struct pst_run_block *block = &sv->blocks[block_of(sv, s, gpu)];
+        if (s != stage && are_replicas(sv, s, stage) && block->bytes > 0 &&
+            (!gpu || pst_gpus_reach(own, pst_gpu_number(sv->pl->stages[s].device))))
+            (void)json_array_append_new(list,
+                                        json_pack("{si ss sI}", "replica", before + sv->pl->stages[s].replica,
+                                                  "path", block->path, "bytes", (json_int_t)block->bytes));
+    }
     return list;
 }
 
 void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage)
 {
-    const struct pst_run_block *shared = block_of(sv, stage);
-    const int replicas = sv->pl->stages[stage].replicas;
-    if (shared->bytes > 0)
-        (void)json_object_set_new(message, "shared", json_string(shared->path));
-    if (shared->bytes > 0)
-        (void)json_object_set_new(message, "shared_bytes", json_integer((json_int_t)shared->bytes));
-    if (replicas > 1)
-        (void)json_object_set_new(message, "resident",
-                                  resident(sv, stage, sv->pl->ranks > 1 ? sv->opt->rank * replicas : 0));
+    static const char *const names[2][3] = {{"shared", "shared_bytes", "resident"},
+                                            {"shared_gpu", "shared_gpu_bytes", "resident_gpu"}};
+    const int replicas = sv->pl->stages[stage].replicas,
+              before = sv->pl->ranks > 1 ? sv->opt->rank * replicas : 0;
+    for (int gpu = 0; gpu < 2; gpu++) {
+        const struct pst_run_block *shared = &sv->blocks[block_of(sv, stage, gpu)];
+        if (shared->bytes > 0)
+            (void)json_object_set_new(message, names[gpu][0], json_string(shared->path));
+        if (shared->bytes > 0)
+            (void)json_object_set_new(message, names[gpu][1], json_integer((json_int_t)shared->bytes));
+        if (replicas > 1)
+            (void)json_object_set_new(message, names[gpu][2], resident(sv, stage, before, gpu));
+    }
 }
 
 /* The first receiver with replicas, or else the first one; -1: there is none. */
@@ -116,6 +176,22 @@ static int receiver_of(const struct pst_supervisor *sv, int stage, int port)
     return found;
 }
 
+/* Bit i: the replica can read the memory of the i-th replica of its stage. */
+static json_int_t reach_of(const struct pst_supervisor *sv, int stage)
+{
+    json_int_t reach = 0, bit = 1;
+    const int own = pst_gpu_number(sv->pl->stages[stage].device);
+    for (int s = 0; s < sv->pl->nstages; s++) {
+        const int other = pst_gpu_number(sv->pl->stages[s].device);
+        if (!are_replicas(sv, s, stage))
+            continue;
+        if (own < 0 ? other < 0 : pst_gpus_reach(own, other))
+            reach |= bit;
+        bit <<= 1;
+    }
+    return reach;
+}
+
 void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage)
 {
     const struct pst_stage_desc *desc = sv->pl->stages[stage].caps.desc;
@@ -125,13 +201,15 @@ void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int
         const int found = oneshot ? receiver_of(sv, stage, p) : -1;
         if (found < 0)
             continue;
-        json_t *devices = json_array();
+        json_t *devices = json_array(), *reach = json_array();
         for (int s = 0; s < sv->pl->nstages; s++)
-            if (strcmp(sv->pl->stages[s].origin, sv->pl->stages[found].origin) == 0)
+            if (are_replicas(sv, s, found)) {
                 (void)json_array_append_new(devices, json_string(sv->pl->stages[s].device));
-        (void)json_object_set_new(
-            all, desc->ports[p].name,
-            json_pack("{so sO}", "devices", devices, "params", sv->pl->stages[found].params));
+                (void)json_array_append_new(reach, json_integer(reach_of(sv, s)));
+            }
+        (void)json_object_set_new(all, desc->ports[p].name,
+                                  json_pack("{so so sO}", "devices", devices, "reach", reach, "params",
+                                            sv->pl->stages[found].params));
     }
     (void)json_object_set_new(message, "receivers", all);
 }

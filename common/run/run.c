@@ -280,8 +280,7 @@ static void from_memory(struct pst_supervisor *sv, struct pst_run_memory_host *h
     } else if (strcmp(type, "region") == 0) {
         json_int_t id = json_integer_value(json_object_get(m, "id"));
         const char *path = json_string_value(json_object_get(m, "path"));
-        if (id < 0 || id > sv->graph->nroutes + sv->pl->nstages || !path || sv->blocks[id].path[0] ||
-            sv->stopping)
+        if (id < 0 || id >= pst_run_blocks(sv) || !path || sv->blocks[id].path[0] || sv->stopping)
             return;
         (void)snprintf(sv->blocks[id].path, sizeof sv->blocks[id].path, "%s", path);
         if (id == 0 && (pst_run_init_board(sv) != PST_OK || tell_where(sv) != PST_OK))

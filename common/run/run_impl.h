@@ -84,8 +84,8 @@ struct pst_supervisor {
     struct pst_run_memory_host hosts[PST_RUN_MEMORY_HOSTS_MAX];
     int nhosts;
     /* [0] is the board, [1 + r] route r, [1 + nroutes + s] what the instances of stage s share (0 bytes:
-     * nothing) */
-    struct pst_run_block blocks[1 + PST_GRAPH_ROUTES_MAX + PST_STAGES_MAX];
+     * nothing), [1 + nroutes + nstages + s] the same in memory of the stage's GPU */
+    struct pst_run_block blocks[1 + PST_GRAPH_ROUTES_MAX + 2 * PST_STAGES_MAX];
     struct pst_run_events *events;
     int nevents;
     uint64_t slot_bytes[PST_GRAPH_ROUTES_MAX], align[PST_GRAPH_ROUTES_MAX];
@@ -185,10 +185,14 @@ json_t *pst_run_meeting(const struct pst_supervisor *sv, int stage); /* that pla
 void pst_run_add_meeting(const struct pst_supervisor *sv, json_t *message, int stage);
 
 /* launch_meet.c: memory that the instances of a stage share, and that its replicas read from one another.
- * The first asks for so many bytes of it. The second adds its place, and those of the other replicas, to the
- * "open" message. The third adds the stages that get what a one-shot output publishes to the "configure"
- * message. */
-void pst_run_need_shared(struct pst_supervisor *sv, int stage, uint64_t bytes);
+ * The first counts all blocks of such memory and of slots. The second plans the memory hosts of GPUs for it.
+ * The third takes what a stage needs of it, and the fourth refuses what CUDA cannot share. The fifth adds its
+ * place, and those of the other replicas, to the "open" message. The last adds the stages that get what a
+ * one-shot output publishes to the "configure" message. */
+int pst_run_blocks(const struct pst_supervisor *sv);
+void pst_run_plan_shared(struct pst_supervisor *sv);
+void pst_run_need_shared(struct pst_supervisor *sv, int stage, const json_t *need);
+PST_MUST_USE pst_rc pst_run_check_shared(const struct pst_supervisor *sv);
 void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage);
 void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage);
 

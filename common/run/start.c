@@ -50,9 +50,9 @@ static void ask_memory(struct pst_supervisor *sv)
 {
     for (int r = 0; r < sv->graph->nroutes; r++)
         pst_run_ask_block(sv, 1 + r);
-    for (int s = 0; s < sv->pl->nstages; s++)
-        if (sv->blocks[1 + sv->graph->nroutes + s].bytes > 0)
-            pst_run_ask_block(sv, 1 + sv->graph->nroutes + s);
+    for (int b = 1 + sv->graph->nroutes; b < pst_run_blocks(sv); b++)
+        if (sv->blocks[b].bytes > 0)
+            pst_run_ask_block(sv, b);
     for (int e = 0; e < sv->nevents; e++)
         if (sv->events[e].host >= 0)
             pst_run_tell(sv, sv->hosts[sv->events[e].host].name,
@@ -101,7 +101,7 @@ static bool all_streams_at(const struct pst_supervisor *sv, enum pst_run_life li
 
 static bool blocks_ready(const struct pst_supervisor *sv)
 {
-    for (int b = 0; b <= sv->graph->nroutes + sv->pl->nstages; b++)
+    for (int b = 0; b < pst_run_blocks(sv); b++)
         if (sv->blocks[b].bytes > 0 && !sv->blocks[b].path[0])
             return false;
     return true;
