@@ -23,32 +23,52 @@ static pst_rc read_machine(const struct pst_planner_shared *s, struct pst_machin
     return rc;
 }
 
+/* Without a machine file, replicas have all links that CUDA offers, of whatever speed. */
+static pst_rc find_link(struct pst_planner_shared *s, const struct pst_stage *self, int port,
+                        const struct pst_machine *m, int r, int other)
+{
+    const char *place = pst_receiver_device(self, port, r), *to = pst_receiver_device(self, port, other);
+    const bool reaches =
+        pst_receiver_reaches(self, port, r, other) && pst_receiver_reaches(self, port, other, r);
+    if (m != NULL && !(m->device[pst_machine_device(m, place)].links >> pst_machine_device(m, to) & 1))
+        return PST_OK;
+    if (m != NULL && !reaches)
+        return pst_fail(PST_E_ARG,
+                        "%s links the devices of %s and %s, but CUDA says that %s cannot read the memory of "
+                        "%s: remove the link, or the parameter machine",
+                        s->machine, place, to, place, to);
+    s->links[r] |= reaches ? UINT64_C(1) << other : 0;
+    return PST_OK;
+}
+
 static pst_rc find_links(struct pst_planner_shared *s, const struct pst_stage *self, int port)
 {
     struct pst_machine m;
-    int device[PST_REPLICAS_MAX] = {0};
-    pst_rc rc = s->machine[0] != '\0' ? read_machine(s, &m) : PST_OK;
-    for (int r = 0; r < s->replicas && rc == PST_OK; r++) {
+    const bool given = s->machine[0] != '\0';
+    pst_rc rc = given ? read_machine(s, &m) : PST_OK;
+    for (int r = 0; r < s->replicas && given && rc == PST_OK; r++) {
         const char *place = pst_receiver_device(self, port, r);
-        if (strncmp(place, "cuda:", 5) == 0)
-            return pst_fail(PST_E_UNSUPPORTED,
-                            "replicas share caches only on CPUs, but one is on %s: use places such as cpu:1, "
-                            "or another policy than %s",
-                            place, pst_legion_policy_name(s->policy));
-        if (s->machine[0] == '\0')
-            continue;
-        device[r] = pst_machine_device(&m, place);
-        if (device[r] < 0)
-            rc = pst_fail(PST_E_ARG,
-                          "a replica is on %s, but %s has only the devices cpu:1 to cpu:%d: change "
-                          "replicas.places, or the parameter machine",
-                          place, s->machine, m.ndevices);
+        const bool gpu = strncmp(place, "cuda:", 5) == 0;
+        if (pst_machine_device(&m, place) < 0)
+            rc =
+                pst_fail(PST_E_ARG,
+                         "a replica is on %s, but %s has only the devices %s to %s:%d: change "
+                         "replicas.places, or the parameter machine",
+                         place, s->machine, gpu ? "cuda:0" : "cpu:1", gpu ? "cuda" : "cpu", m.ndevices - gpu);
     }
     for (int r = 0; r < s->replicas && rc == PST_OK; r++)
-        for (int other = 0; other < s->replicas; other++)
-            if (other != r && (s->machine[0] == '\0' || (m.device[device[r]].links >> device[other] & 1)))
-                s->links[r] |= UINT64_C(1) << other;
+        for (int other = 0; other < s->replicas && rc == PST_OK; other++)
+            if (other != r)
+                rc = find_link(s, self, port, given ? &m : NULL, r, other);
     return rc;
+}
+
+/* On a GPU the sampler itself finds the lists (clique_device.h), so it needs to know the algorithm. */
+static bool needs_uniform(const struct pst_planner_shared *s, const struct pst_stage *self, int port,
+                          const struct pst_sampling_input *in)
+{
+    return s->replicas > 0 && strncmp(pst_receiver_device(self, port, 0), "cuda:", 5) == 0 &&
+           strcmp(in->key.algorithm, "uniform") != 0;
 }
 
 /* Everything that two plans must have in common besides the settings of all plans. */
@@ -82,7 +102,8 @@ pst_rc pst_planner_shared_size(struct pst_planner_shared *s, struct pst_stage *s
                        : in->ds.feature_dim == 0               ? "a dataset without features"
                        : in->fanout_by_relation != NULL        ? "fanouts of edge types"
                        : in->algorithm.algorithm->pick == NULL ? "this sampling algorithm (use uniform)"
-                                                               : NULL;
+                       : needs_uniform(s, self, port, in) ? "a sampling algorithm other than uniform on GPUs"
+                                                          : NULL;
     if (what != NULL)
         return pst_fail(PST_E_UNSUPPORTED,
                         "the policy %s cannot be used together with %s: change one of them", policy, what);

@@ -41,8 +41,8 @@ struct pst_planner_shared {
      .fixed = true,                                                                                          \
      .path = PST_PATH_MACHINE,                                                                               \
      .help = "policy legion and those after it: the machine file that says which replicas can read each "    \
-             "other's memory (pipelines/machines has some); cpu:1 is its device 0; without a file, all "     \
-             "replicas on CPUs can"},                                                                        \
+             "other's memory (pipelines/machines has some); cpu:1 or cuda:0 is its device 0; without a "     \
+             "file, all replicas on CPUs can, and those on GPUs if CUDA says so"},                           \
         {.name = "alpha",                                                                                    \
          .type = PST_PARAM_REAL,                                                                             \
          .into = PST_INTO(state_, member_.alpha),                                                            \

@@ -7,6 +7,7 @@
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"
 #include "stages/lib/plan/plan.h"
+#include "stages/lib/topology/lists_device.h"
 #include "stages/lib/topology/topology.h"
 
 #include <xxhash.h>
@@ -426,6 +427,54 @@ static int setup(void **state)
     return 0;
 }
 
+/* Lists of a clique's cache, more than one copy takes: a long one, and others of 0 to 4 entries. */
+static void lists_are_copied_whole(void **state)
+{
+    (void)state;
+    enum { LISTS = 200000, LONG = 2500000 };
+    struct pst_device device;
+    int64_t *indptr = malloc((LISTS + 1) * sizeof *indptr), *ids = malloc(LISTS * sizeof *ids), n = 0;
+    int32_t *indices = malloc((LONG + 5 * LISTS) * sizeof *indices);
+    uint64_t bytes = 0, entries = 0;
+    assert_true(indptr != NULL && ids != NULL && indices != NULL);
+    indptr[0] = 0;
+    for (int64_t v = 0; v < LISTS; v++)
+        indptr[v + 1] = indptr[v] + (v == 7 ? LONG : v % 5);
+    for (int64_t e = 0; e < indptr[LISTS]; e++)
+        indices[e] = (int32_t)(e * 7 % LISTS);
+    for (int64_t v = 1; v < LISTS; v += v % 3 + 1)
+        ids[n++] = v;
+    const struct pst_csc graph = {indptr, indices, 4, LISTS, indptr[LISTS]};
+    assert_int_equal(pst_device_open(&device, "cuda:0"), PST_OK);
+    assert_int_equal(pst_device_queue(&device, (struct pst_queue_options){.most = 1}), PST_OK);
+    assert_int_equal(pst_topology_lists_device_bytes(&graph, ids, n, &bytes), PST_OK);
+    void *memory = NULL;
+    char *back = malloc(bytes);
+    assert_non_null(back);
+    assert_int_equal(pst_device_take(&device, PST_TWIN_MEMORY_DEVICE, bytes, "lists", &memory), PST_OK);
+    assert_int_equal(pst_topology_lists_device_write(&device, memory, &graph, ids, n), PST_OK);
+    assert_int_equal(device.twin->copy(device.q, back, memory, bytes), PST_OK);
+    assert_int_equal(pst_device_wait(&device), PST_OK);
+    const int64_t *at = (const int64_t *)(void *)back;
+    const char *from = back + pst_topology_lists_device_entries_at(n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t degree = indptr[ids[i] + 1] - indptr[ids[i]];
+        assert_int_equal(at[i], entries);
+        assert_memory_equal(from + entries * sizeof *indices, indices + indptr[ids[i]],
+                            (size_t)degree * sizeof *indices);
+        entries += (uint64_t)degree;
+    }
+    assert_int_equal(at[n], entries);
+    assert_int_equal(bytes, (uint64_t)(from - back) + entries * sizeof *indices);
+    assert_true(entries * sizeof *indices > (uint64_t)8 << 20);
+    pst_device_close(&device);
+    assert_int_equal(virtual_gpu_left(), 0);
+    free(back);
+    free(indptr);
+    free(ids);
+    free(indices);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +487,7 @@ int main(void)
         cmocka_unit_test(counts_are_held),
         cmocka_unit_test(batches_need_no_graphs),
         cmocka_unit_test(many_seeds_do_not_wait),
+        cmocka_unit_test(lists_are_copied_whole),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

@@ -267,6 +267,27 @@ out:
     return rc;
 }
 
+pst_rc pst_cache_rows_write(struct pst_device *device, void *to, const struct pst_array *features, int files,
+                            int64_t rows, uint64_t stride, const int64_t *vertices, int64_t n)
+{
+    struct pst_cache_rows c = {.n = n, .gpu_n = n, .rows = to, .device = device};
+    struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
+    if (n == 0)
+        return PST_OK;
+    reading.window = malloc(reading.window_bytes);
+    pst_rc rc = reading.window != NULL
+                    ? check_ids(vertices, n, features, rows)
+                    : pst_fail(PST_E_NOMEM, "out of memory: cannot read %lld cached rows", (long long)n);
+    if (rc == PST_OK) {
+        rc = open_reading(&reading, features, files, stride);
+        if (rc == PST_OK)
+            rc = load_near(&c, &reading, vertices);
+        pst_row_files_close(&reading.files);
+    }
+    free(reading.window);
+    return rc;
+}
+
 void pst_cache_rows_release(struct pst_cache_rows *c)
 {
     if (c->device != NULL) {

@@ -37,6 +37,11 @@ PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct
                                                 void *memory, const struct pst_array *features, int files,
                                                 int64_t rows, uint64_t stride_bytes, const int64_t *vertices,
                                                 int64_t gpu_n, int64_t n);
+/* Reads the rows of `vertices`, whose ids ascend, to `to`: n * stride_bytes in the memory of a GPU, which has
+ * a queue. It makes no index. Errors as above. */
+PST_API PST_MUST_USE pst_rc pst_cache_rows_write(struct pst_device *device, void *to,
+                                                 const struct pst_array *features, int files, int64_t rows,
+                                                 uint64_t stride_bytes, const int64_t *vertices, int64_t n);
 /* Uses the rows that another instance loads, or has loaded, with the same gpu_n, n and stride_bytes into
  * memory that both have mapped. */
 void pst_cache_rows_borrow(struct pst_cache_rows *c, void *memory, int64_t gpu_n, int64_t n,

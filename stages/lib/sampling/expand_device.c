@@ -151,6 +151,9 @@ static void expand_hop(struct pst_expander_device *x, const struct pst_sample_ke
                                                 .relation = x->relations};
     if (fanout == 0) /* the number of edges is 0 already */
         (void)twin->fill(q, x->indptr, 0, ((size_t)room(x, h) + 1) * sizeof *x->indptr);
+    else if (x->resident != NULL)
+        pst_sampling_resident_device_draw(x->resident, key, fanout, x->vertices, dsts, x->indptr, x->ids,
+                                          hop.capacity, hop.total);
     else {
         if (pst_sampling_has(x->algorithm, PST_SAMPLING_REPLAYS))
             twin->draws_at(q, &x->batch->draws[h]);

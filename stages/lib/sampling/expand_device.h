@@ -12,6 +12,7 @@
 
 #include "stages/lib/device/device.h"
 #include "stages/lib/sampling/algorithms/algorithms.h"
+#include "stages/lib/sampling/resident/clique_device.h"
 
 PST_BEGIN_DECLS
 
@@ -28,6 +29,8 @@ struct pst_expander_device {
     struct pst_device *device;
     struct pst_csc graph; /* its arrays can be read by the device's kernels (topology.h) */
     const struct pst_sampling_opened *algorithm;
+    /* not NULL: lists are those of a clique, and draws those of the algorithm uniform */
+    struct pst_sampling_resident_device *resident;
     struct pst_minibatch_size
         size; /* the largest minibatch: sizes the memory below, on the device unless it says so */
     struct pst_dedup *table;
@@ -62,7 +65,8 @@ static inline int64_t *pst_expand_device_own(const struct pst_expander_device *x
 PST_API PST_MUST_USE pst_rc pst_expand_device_queue_for(struct pst_device *device,
                                                         const struct pst_minibatch_size *size);
 
-/* Takes memory for minibatches up to this size. device_graph: of pst_topology_on_device. PST_E_NOMEM;
+/* Takes memory for minibatches up to this size. device_graph: of pst_topology_on_device. The caller may set
+ * x->resident afterwards; then it calls the functions of clique_device.h that begin and count. PST_E_NOMEM;
  * PST_E_UNSUPPORTED: the algorithm runs on CPUs only. */
 PST_API PST_MUST_USE pst_rc pst_expander_device_init(struct pst_expander_device *x, struct pst_device *device,
                                                      const struct pst_csc *device_graph,

@@ -9,6 +9,8 @@
 #include "common/stage.h"
 #include "common/store/array_id.h"
 
+_Static_assert(PST_SAMPLING_RESIDENT_LANES == PST_EXPAND_DEVICE_LANES, "counts of each lane");
+
 enum { HITS, MISSES, GPU_HITS, HASHES, OWN }; /* the filler's own numbers */
 
 /* Kernels make the requests, unless vertices have types. Then the rows of types without features are not
@@ -25,8 +27,8 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
     const char *graphs = getenv("PENSTOCK_GPU_GRAPHS");
     d->filler = f;
     d->device_s = d->done_s = 0;
-    d->replays =
-        pst_sampling_has(algorithm, PST_SAMPLING_REPLAYS) && (graphs == NULL || strcmp(graphs, "0") != 0);
+    d->replays = d->resident == NULL && pst_sampling_has(algorithm, PST_SAMPLING_REPLAYS) &&
+                 (graphs == NULL || strcmp(graphs, "0") != 0);
     const enum pst_twin_memory missed =
         requests_on_device(f) ? PST_TWIN_MEMORY_DEVICE : PST_TWIN_MEMORY_PINNED;
     void *hit_pos = NULL, *hit_row = NULL, *miss_pos[PST_EXPAND_DEVICE_LANES] = {NULL}, *local = NULL;
@@ -53,6 +55,7 @@ pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
     for (int lane = 0; lane < PST_EXPAND_DEVICE_LANES; lane++)
         d->miss_pos[lane] = miss_pos[lane];
     d->local = local;
+    d->expander.resident = d->resident;
     return rc;
 }
 
@@ -86,9 +89,11 @@ static void find_rows(struct pst_filler_device *d, int lane)
     x->device->twin->lookup_n(x->device->q, d->cache, x->vertices, rows, d->hit_pos, d->hit_row,
                               pst_expand_device_own(x, HITS), misses_of(d, lane),
                               pst_expand_device_own(x, MISSES));
-    x->device->twin->count_below_n(x->device->q, d->hit_row,
-                                   (struct pst_twin_n){pst_expand_device_own(x, HITS), rows.most},
-                                   d->tiers.near_rows, pst_expand_device_own(x, GPU_HITS));
+    const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), rows.most};
+    x->device->twin->count_below_n(x->device->q, d->hit_row, hits, d->filler->cache_gpu_rows,
+                                   pst_expand_device_own(x, GPU_HITS));
+    if (d->resident != NULL)
+        pst_sampling_resident_device_count(d->resident, lane, d->hit_row, hits);
 }
 
 /* Requests the rows that are not cached: all rows if there is no cache. */
@@ -104,14 +109,18 @@ static void request_rows(struct pst_filler_device *d, char *slot)
         (struct pst_request *)(void *)(slot + l->requests_at), (int32_t *)(void *)(slot + l->missing_at));
 }
 
-/* Gathers the cached rows of both tiers. There are none if the batch did not fit. */
+/* Gathers the cached rows of both tiers, or of the clique. There are none if the batch did not fit. */
 static void bring_rows(struct pst_filler_device *d, char *rows)
 {
     const struct pst_expander_device *x = &d->expander;
     const struct pst_minibatch_layout *l = &d->filler->layout;
     const struct pst_twin_n hits = {pst_expand_device_own(x, HITS), l->size.n[l->size.hops]};
-    x->device->twin->gather_tiers_n(x->device->q, &d->tiers, l->stride_bytes, d->hit_row, rows,
-                                    l->stride_bytes, d->hit_pos, hits, d->filler->row_bytes);
+    if (d->resident != NULL)
+        pst_sampling_resident_device_gather(d->resident, d->hit_row, d->hit_pos, hits, rows, l->stride_bytes,
+                                            d->filler->row_bytes);
+    else
+        x->device->twin->gather_tiers_n(x->device->q, &d->tiers, l->stride_bytes, d->hit_row, rows,
+                                        l->stride_bytes, d->hit_pos, hits, d->filler->row_bytes);
 }
 
 struct work {
@@ -143,6 +152,8 @@ static void put_work(void *arg)
             l->size.relations ? (int32_t *)(void *)(slot + l->relations_at[h]) : NULL,
             d->local,
             hashes};
+    if (d->resident != NULL)
+        pst_sampling_resident_device_begin(d->resident);
     pst_expand_device(x, lane, pst_fill_key(job, 0), d->filler->fanout, blocks);
     x->device->twin->copy_digest_n(x->device->q, x->vertices, slot + l->vertices_at, rows,
                                    sizeof *x->vertices, PST_MINIBATCH_DIGEST_VERTICES, hashes);
@@ -292,6 +303,8 @@ pst_rc pst_fill_device_end(struct pst_filler_device *d, const struct pst_fill_de
     result->lookups = (uint64_t)n;
     result->hits = (uint64_t)hits;
     result->gpu_hits = hits > 0 ? (uint64_t)own[GPU_HITS] : 0;
+    if (d->resident != NULL)
+        pst_sampling_resident_device_end(d->resident, flight->lane, (uint64_t)(n - hits));
     struct pst_fill_span *submit = &result->submit[l->size.hops];
     submit->begin_s = pst_now();
     rc = complete(d, flight, &found, n - hits, (uint64_t)own[HASHES], result);

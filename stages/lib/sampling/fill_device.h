@@ -33,6 +33,8 @@ struct pst_filler_device {
     struct pst_expander_device expander;
     const struct pst_cache *cache; /* NULL: there is none; in the device's memory */
     struct pst_twin_tiers tiers;   /* the cached rows: near in the device's memory, far in pinned memory */
+    /* not NULL: rows and lists of a clique; cache is its index */
+    struct pst_sampling_resident_device *resident;
     int32_t *hit_pos, *hit_row;
     /* In the device's memory; if the host makes the requests (types), in pinned memory, one for each lane. */
     int32_t *miss_pos[PST_EXPAND_DEVICE_LANES];
@@ -46,9 +48,9 @@ struct pst_filler_device {
     struct pst_fill_device_graph graphs[PST_FILL_DEVICE_GRAPHS];
 };
 
-/* The caller must have set cache and tiers and made the device's queue. f's expander needs only the
- * fields that pst_sampling_measure uses. The function takes device memory. PST_E_NOMEM; PST_E_UNSUPPORTED:
- * the algorithm runs on CPUs only. */
+/* The caller must have set cache, tiers and resident, and made the device's queue. f's expander needs only
+ * the fields that pst_sampling_measure uses. The function takes device memory. PST_E_NOMEM;
+ * PST_E_UNSUPPORTED: the algorithm runs on CPUs only. */
 PST_API PST_MUST_USE pst_rc pst_filler_device_init(struct pst_filler_device *d, struct pst_filler *f,
                                                    struct pst_device *device,
                                                    const struct pst_csc *device_graph,

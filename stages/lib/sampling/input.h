@@ -76,7 +76,8 @@ struct pst_sampling_input_params {
     {                                                                                                        \
         .name = "gpu_topology", .type = PST_PARAM_BYTES,                                                     \
         .into = PST_INTO(state_, member_.gpu_topology_bytes), .def = "\"8GiB\"", .min = 0, .max = 1e15,      \
-        .help = "on a GPU: copy the topology there if it is at most this large; else read it in host memory" \
+        .help = "on a GPU: copy the topology there if it is at most this large; else read it in host "       \
+                "memory; with shared caches it is not used"                                                  \
     }
 
 /* The same for stages whose algorithm the user chooses. */

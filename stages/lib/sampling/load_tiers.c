@@ -29,7 +29,8 @@ static uint64_t shared_lists_at(const struct pst_sampling *s)
 static pst_rc share_resident(struct pst_sampling *s)
 {
     int replicas;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, gpu_bytes = 0;
+    const bool gpu = pst_device_of(s->self, NULL) == PST_DEVICE_CUDA;
     const int replica = pst_replica(s->self, &replicas);
     const bool owned = s->plan.caches.owner != NULL, local = s->params->shuffle == PST_SEEDS_LOCAL;
     if (replicas != s->plan.caches.replicas || owned != local)
@@ -38,12 +39,13 @@ static pst_rc share_resident(struct pst_sampling *s)
             "the plan has caches for %d replicas of the sampler with the shuffle %s, but there are %d "
             "with the shuffle %s: make a new plan",
             s->plan.caches.replicas, owned ? "local" : "global", replicas, local ? "local" : "global");
-    const char *what = strncmp(pst_device_name(s->self), "cuda:", 5) == 0 ? "a sampler on a GPU"
-                       : s->bare                                          ? "the output sample"
-                       : s->params->edges                                 ? "seeds that are edges"
-                       : s->params->input.topology == PST_TOPOLOGY_SSD    ? "topology ssd"
-                       : s->in.algorithm.algorithm->pick == NULL          ? "this sampling algorithm"
-                                                                          : NULL;
+    const char *what = s->bare                                         ? "the output sample"
+                       : s->params->edges                              ? "seeds that are edges"
+                       : s->params->input.topology == PST_TOPOLOGY_SSD ? "topology ssd"
+                       : s->in.algorithm.algorithm->pick == NULL       ? "this sampling algorithm"
+                       : gpu && strcmp(s->in.key.algorithm, "uniform") != 0
+                           ? "a sampling algorithm other than uniform on GPUs"
+                           : NULL;
     if (what != NULL)
         return pst_fail(
             PST_E_UNSUPPORTED,
@@ -51,9 +53,13 @@ static pst_rc share_resident(struct pst_sampling *s)
             "or the planner's policy",
             what);
     const pst_rc rc =
-        pst_sampling_resident_bytes(&s->plan, replica, &s->in.graph, s->in.ds.stride_bytes, &bytes);
-    if (rc == PST_OK)
+        gpu ? pst_sampling_resident_device_bytes(&s->plan, replica, &s->in.graph, s->in.ds.stride_bytes,
+                                                 &gpu_bytes, &bytes)
+            : pst_sampling_resident_bytes(&s->plan, replica, &s->in.graph, s->in.ds.stride_bytes, &bytes);
+    if (rc == PST_OK && bytes > 0)
         pst_share(s->self, bytes);
+    if (rc == PST_OK && gpu)
+        pst_share_gpu(s->self, gpu_bytes);
     return rc;
 }
 
@@ -113,25 +119,31 @@ static pst_rc load_resident(struct pst_sampling *s)
     for (int h = 0; h < size->hops; h++)
         edges = pst_max_i64(edges, size->edges[h]);
     s->cache_owner = pst_instance(s->self, NULL) == 0;
-    const pst_rc rc = pst_sampling_resident_load(&s->resident, s->self, s->cache_owner, &s->plan, &s->in.ds,
-                                                 &s->in.graph, size->n[size->hops], edges);
+    const bool gpu = pst_device_is_cuda(&s->device);
+    const pst_rc rc = gpu ? pst_sampling_resident_device_load(
+                                &s->resident_device, &s->resident, s->self, s->cache_owner, &s->device,
+                                &s->plan, &s->in.ds, &s->in.graph, s->in.key.replace, size->n[size->hops])
+                          : pst_sampling_resident_load(&s->resident, s->self, s->cache_owner, &s->plan,
+                                                       &s->in.ds, &s->in.graph, size->n[size->hops], edges);
     if (rc != PST_OK)
         return rc;
     const struct pst_sampling_resident *r = &s->resident;
-    s->cache =
-        (struct pst_cache_rows){.n = r->rows[0].n + (pst_replica(s->self, NULL) == 0 ? s->plan.rows.n : 0),
-                                .gpu_n = r->rows[0].n,
-                                .borrowed = true};
-    s->filler.resident = &s->resident;
+    s->cache = (struct pst_cache_rows){.n = r->rows_first[1] +
+                                            (pst_replica(s->self, NULL) == 0 ? s->plan.rows.n : 0),
+                                       .gpu_n = r->rows_first[1],
+                                       .borrowed = true};
+    s->filler.resident = gpu ? NULL : &s->resident;
     s->filler.cache = r->rows_index;
     s->filler.cache_gpu_rows = r->rows_first[r->members];
+    s->device_filler.resident = gpu ? &s->resident_device : NULL;
+    s->device_filler.cache = s->resident_device.rows_index;
     pst_log(
         s->self,
         "%lld rows and %lld lists of its own, %lld and %lld of a clique of %d, %lld rows in the CPU tier, in "
         "%.3f s; the plan predicts a hit rate of %.3f",
-        (long long)r->rows[0].n, (long long)r->lists[0].n, (long long)r->rows_first[r->members],
-        (long long)r->lists_first[r->members], r->members, (long long)r->rows[r->members].n,
-        pst_now() - begin, s->plan.predicted_hit_rate);
+        (long long)r->rows_first[1], (long long)r->lists_first[1], (long long)r->rows_first[r->members],
+        (long long)r->lists_first[r->members], r->members, (long long)s->plan.rows.n, pst_now() - begin,
+        s->plan.predicted_hit_rate);
     return PST_OK;
 }
 

@@ -117,7 +117,8 @@ static pst_rc make_pending(struct pst_sampling *s)
 /* The CPU's expander only measures, for messages. */
 static pst_rc open_on_device(struct pst_sampling *s)
 {
-    struct pst_csc graph;
+    struct pst_csc graph = s->in.graph; /* with the caches of a clique, the expander does not read it */
+    const bool resident = s->plan.caches.replicas > 0;
     s->filler.expander = (struct pst_expander){.graph = &s->in.graph, .algorithm = &s->in.algorithm};
     pst_rc rc = s->filler.pairs != NULL
                     ? pst_fail(PST_E_UNSUPPORTED,
@@ -125,7 +126,8 @@ static pst_rc open_on_device(struct pst_sampling *s)
                                "CPU",
                                s->device.name)
                     : pst_expand_device_queue_for(&s->device, &s->filler.layout.size);
-    if (rc == PST_OK)
+    s->topology_in_place = resident;
+    if (rc == PST_OK && !resident)
         rc = pst_topology_on_device(&s->device, &s->in.graph, s->params->input.gpu_topology_bytes, &graph,
                                     &s->topology_in_place);
     if (rc == PST_OK)
@@ -137,7 +139,9 @@ static pst_rc open_on_device(struct pst_sampling *s)
     if (rc == PST_OK)
         pst_log(s->self, "on %s: %llu bytes of device memory; the topology is %s", s->device.name,
                 (unsigned long long)s->device.device_bytes,
-                s->topology_in_place ? "read in pinned memory" : "there");
+                resident               ? "read there, on peers, and in pinned memory"
+                : s->topology_in_place ? "read in pinned memory"
+                                       : "there");
     return rc;
 }
 
@@ -580,6 +584,7 @@ void pst_sampling_close(struct pst_sampling *s)
     pst_sampling_lists_close(s);
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);
+    pst_sampling_resident_device_release(&s->resident_device);
     pst_cache_rows_release(&s->cache);
     pst_topology_lists_release(&s->cached_lists);
     if (s->resident_draft != NULL)

@@ -65,7 +65,8 @@ struct pst_sampling {
     struct pst_cache_rows cache;
     struct pst_topology_lists cached_lists; /* if lists are read from drives */
     struct pst_sampling_resident resident;  /* of a clique, if the plan has shared caches; else members 0 */
-    struct pst_sampling_draft *resident_draft; /* the micro-batch that is made with it */
+    struct pst_sampling_draft *resident_draft;           /* on a CPU: the micro-batch that is made with it */
+    struct pst_sampling_resident_device resident_device; /* on a GPU: its memory */
     struct pst_sampling_draft_counts resident_counts;
     bool cache_owner; /* false: another instance has loaded rows and lists, and reports them */
     struct pst_device device;

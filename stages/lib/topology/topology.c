@@ -32,23 +32,42 @@ static void copy_mapped(char *to, const void *map, uint64_t bytes)
     }
 }
 
+static uint64_t indices_at(const struct pst_csc *graph)
+{
+    return pst_align_up(((uint64_t)graph->vertices + 1) * sizeof *graph->indptr, PST_PAGE);
+}
+
+uint64_t pst_topology_copy_bytes(const struct pst_csc *graph)
+{
+    return indices_at(graph) + (uint64_t)graph->edges * (uint64_t)graph->index_bytes;
+}
+
+struct pst_csc pst_topology_copied(const struct pst_csc *graph, const void *memory)
+{
+    struct pst_csc copy = *graph;
+    copy.indptr = memory;
+    copy.indices = (const char *)memory + indices_at(graph);
+    return copy;
+}
+
+void pst_topology_copy(const struct pst_csc *graph, void *memory)
+{
+    copy_mapped(memory, graph->indptr, ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr);
+    copy_mapped((char *)memory + indices_at(graph), graph->indices,
+                (uint64_t)graph->edges * (uint64_t)graph->index_bytes);
+}
+
 pst_rc pst_topology_load(struct pst_csc *graph, void **memory)
 {
-    const uint64_t indptr_bytes =
-                       pst_align_up(((uint64_t)graph->vertices + 1) * sizeof *graph->indptr, PST_PAGE),
-                   indices_bytes = (uint64_t)graph->edges * (uint64_t)graph->index_bytes;
-    char *at = pst_hugepage_alloc(indptr_bytes + indices_bytes);
-    *memory = at;
-    if (at == NULL)
+    *memory = pst_hugepage_alloc(pst_topology_copy_bytes(graph));
+    if (*memory == NULL)
         return pst_fail(
             PST_E_NOMEM,
             "out of memory: cannot load the topology, which has %llu bytes; set topology to \"mmap\" or "
             "\"ssd\"",
-            (unsigned long long)(indptr_bytes + indices_bytes));
-    copy_mapped(at, graph->indptr, ((uint64_t)graph->vertices + 1) * sizeof *graph->indptr);
-    copy_mapped(at + indptr_bytes, graph->indices, indices_bytes);
-    graph->indptr = (const int64_t *)(const void *)at;
-    graph->indices = at + indptr_bytes;
+            (unsigned long long)pst_topology_copy_bytes(graph));
+    pst_topology_copy(graph, *memory);
+    *graph = pst_topology_copied(graph, *memory);
     return PST_OK;
 }
 

@@ -25,6 +25,12 @@ PST_API struct pst_csc pst_topology_mapped(const struct pst_dataset *ds);
  * the caller's to free(). PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_topology_load(struct pst_csc *graph, void **memory);
 
+/* The same in memory of the caller's, from the start of a page: how much it takes; the graph there; the copy.
+ * Processes that share the memory share the copy. */
+PST_API uint64_t pst_topology_copy_bytes(const struct pst_csc *graph);
+PST_API struct pst_csc pst_topology_copied(const struct pst_csc *graph, const void *memory);
+PST_API void pst_topology_copy(const struct pst_csc *graph, void *memory);
+
 /* Copies a graph to memory that a device's kernels can read: to device memory if it needs at most `budget`
  * bytes, otherwise to pinned host memory (*in_place is true, and each neighbour that a kernel reads crosses
  * the bus). The device needs a queue. PST_E_NOMEM. */

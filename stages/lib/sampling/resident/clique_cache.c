@@ -11,14 +11,14 @@
 
 /* ---- memory: rows, lists, and with replica 0 the CPU tier ------------------------------------------- */
 
-static int64_t rows_of(const struct pst_plan *plan, int replica, const int64_t **ids)
+int64_t pst_sampling_resident_rows_of(const struct pst_plan *plan, int replica, const int64_t **ids)
 {
     const struct pst_plan_caches *c = &plan->caches;
     *ids = c->rows.ids + c->rows_begin[replica];
     return c->rows_begin[replica + 1] - c->rows_begin[replica];
 }
 
-static int64_t lists_of(const struct pst_plan *plan, int replica, const int64_t **ids)
+int64_t pst_sampling_resident_lists_of(const struct pst_plan *plan, int replica, const int64_t **ids)
 {
     const struct pst_plan_caches *c = &plan->caches;
     *ids = c->lists.ids + c->lists_begin[replica];
@@ -28,7 +28,8 @@ static int64_t lists_of(const struct pst_plan *plan, int replica, const int64_t 
 static uint64_t lists_at(const struct pst_plan *plan, int replica, uint64_t stride)
 {
     const int64_t *ids;
-    return pst_align_up(pst_cache_rows_bytes(rows_of(plan, replica, &ids), stride), PST_PAGE);
+    return pst_align_up(pst_cache_rows_bytes(pst_sampling_resident_rows_of(plan, replica, &ids), stride),
+                        PST_PAGE);
 }
 
 static pst_rc host_at(const struct pst_plan *plan, int replica, const struct pst_csc *graph, uint64_t stride,
@@ -36,7 +37,7 @@ static pst_rc host_at(const struct pst_plan *plan, int replica, const struct pst
 {
     const int64_t *ids;
     uint64_t lists = 0;
-    const int64_t n = lists_of(plan, replica, &ids);
+    const int64_t n = pst_sampling_resident_lists_of(plan, replica, &ids);
     const pst_rc rc = pst_topology_lists_bytes(graph, ids, n, &lists);
     *at = pst_align_up(lists_at(plan, replica, stride) + lists, PST_PAGE);
     return rc;
@@ -60,10 +61,10 @@ static pst_rc fill(const struct pst_plan *plan, int replica, const struct pst_da
     struct pst_topology_lists lists;
     const int64_t *ids;
     uint64_t at = 0;
-    int64_t n = rows_of(plan, replica, &ids);
+    int64_t n = pst_sampling_resident_rows_of(plan, replica, &ids);
     pst_rc rc = pst_cache_rows_load(&rows, NULL, memory, pst_feature_file(ds, 0), pst_feature_files(ds),
                                     ds->vertices, ds->stride_bytes, ids, 0, n);
-    n = lists_of(plan, replica, &ids);
+    n = pst_sampling_resident_lists_of(plan, replica, &ids);
     if (rc == PST_OK)
         rc = pst_topology_lists_load(&lists, memory + lists_at(plan, replica, ds->stride_bytes), graph, ids,
                                      0, n);
@@ -97,19 +98,17 @@ static pst_rc map_members(struct pst_sampling_resident *r, const struct pst_stag
         rc = shared_by(self, r->replica[k], &memory);
         if (rc != PST_OK)
             return rc;
-        const int64_t rows = rows_of(plan, r->replica[k], &ids), lists = lists_of(plan, r->replica[k], &ids);
+        const int64_t rows = pst_sampling_resident_rows_of(plan, r->replica[k], &ids),
+                      lists = pst_sampling_resident_lists_of(plan, r->replica[k], &ids);
         pst_cache_rows_borrow(&r->rows[k], memory, 0, rows, stride);
         pst_topology_lists_borrow(&r->lists[k], memory + lists_at(plan, r->replica[k], stride), graph, 0,
                                   lists);
-        r->rows_first[k + 1] = r->rows_first[k] + rows;
-        r->lists_first[k + 1] = r->lists_first[k] + lists;
     }
     rc = plan->rows.n > 0 ? shared_by(self, 0, &memory) : PST_OK;
     if (rc == PST_OK && plan->rows.n > 0)
         rc = host_at(plan, 0, graph, stride, &at);
     if (rc == PST_OK && plan->rows.n > 0)
         pst_cache_rows_borrow(&r->rows[r->members], memory + at, 0, plan->rows.n, stride);
-    r->rows_first[r->members + 1] = r->rows_first[r->members] + plan->rows.n;
     return rc;
 }
 
@@ -119,23 +118,24 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* An index of the ids of all members, and of `more` ids. If an id comes twice, the first place counts. */
-static pst_rc make_index(const struct pst_sampling_resident *r, const struct pst_plan *plan, bool rows,
-                         void **memory, struct pst_cache **index)
+static pst_rc no_index(const struct pst_sampling_resident *r, int64_t n)
 {
-    const int64_t n = rows ? r->rows_first[r->members + 1] : r->lists_first[r->members];
-    int64_t *ids = malloc((size_t)n * sizeof *ids + 1), at = 0;
+    return pst_fail(PST_E_NOMEM, "out of memory: cannot index %lld cached entries of %d replicas",
+                    (long long)n, r->members);
+}
+
+pst_rc pst_sampling_resident_ids(const struct pst_sampling_resident *r, const struct pst_plan *plan,
+                                 bool rows, int64_t **out, int64_t *n)
+{
+    *n = rows ? r->rows_first[r->members + 1] : r->lists_first[r->members];
+    int64_t *ids = *n <= INT32_MAX ? malloc((size_t)*n * sizeof *ids + 1) : NULL, at = 0;
     const int64_t *of;
-    *memory = n <= INT32_MAX
-                  ? aligned_alloc(PST_CACHE_LINE, pst_align_up(pst_k_cache_bytes(n), PST_CACHE_LINE))
-                  : NULL;
-    if (ids == NULL || *memory == NULL) {
-        free(ids);
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot index %lld cached entries of %d replicas",
-                        (long long)n, r->members);
-    }
+    *out = ids;
+    if (ids == NULL)
+        return no_index(r, *n);
     for (int k = 0; k < r->members; k++) {
-        const int64_t some = rows ? rows_of(plan, r->replica[k], &of) : lists_of(plan, r->replica[k], &of);
+        const int64_t some = rows ? pst_sampling_resident_rows_of(plan, r->replica[k], &of)
+                                  : pst_sampling_resident_lists_of(plan, r->replica[k], &of);
         memcpy(ids + at, of, (size_t)some * sizeof *ids);
         at += some;
     }
@@ -143,17 +143,37 @@ static pst_rc make_index(const struct pst_sampling_resident *r, const struct pst
         memcpy(ids + at, plan->rows.ids, (size_t)plan->rows.n * sizeof *ids);
         qsort(ids + at, (size_t)plan->rows.n, sizeof *ids, ascending);
     }
-    *index = pst_k_cache_init(*memory, ids, n);
-    free(ids);
     return PST_OK;
 }
 
-static void find_members(struct pst_sampling_resident *r, const struct pst_plan_caches *c, int own)
+static pst_rc make_index(const struct pst_sampling_resident *r, const struct pst_plan *plan, bool rows,
+                         void **memory, struct pst_cache **index)
 {
+    int64_t *ids, n;
+    const pst_rc rc = pst_sampling_resident_ids(r, plan, rows, &ids, &n);
+    if (rc != PST_OK)
+        return rc;
+    *memory = aligned_alloc(PST_CACHE_LINE, pst_align_up(pst_k_cache_bytes(n), PST_CACHE_LINE));
+    if (*memory != NULL)
+        *index = pst_k_cache_init(*memory, ids, n);
+    free(ids);
+    return *memory != NULL ? PST_OK : no_index(r, n);
+}
+
+void pst_sampling_resident_begin(struct pst_sampling_resident *r, const struct pst_plan *plan, int own)
+{
+    const struct pst_plan_caches *c = &plan->caches;
+    const int64_t *ids;
+    *r = (struct pst_sampling_resident){.line_bytes = c->line_bytes};
     r->replica[r->members++] = own;
     for (int other = 0; other < c->replicas; other++)
         if (other != own && c->group[other] == c->group[own])
             r->replica[r->members++] = other;
+    for (int k = 0; k < r->members; k++) {
+        r->rows_first[k + 1] = r->rows_first[k] + pst_sampling_resident_rows_of(plan, r->replica[k], &ids);
+        r->lists_first[k + 1] = r->lists_first[k] + pst_sampling_resident_lists_of(plan, r->replica[k], &ids);
+    }
+    r->rows_first[r->members + 1] = r->rows_first[r->members] + plan->rows.n;
 }
 
 pst_rc pst_sampling_resident_load(struct pst_sampling_resident *r, struct pst_stage *self, bool owner,
@@ -161,8 +181,8 @@ pst_rc pst_sampling_resident_load(struct pst_sampling_resident *r, struct pst_st
                                   const struct pst_csc *graph, int64_t vertices_max, int64_t edges_max)
 {
     const int own = pst_replica(self, NULL);
-    *r = (struct pst_sampling_resident){.graph = graph, .line_bytes = plan->caches.line_bytes};
-    find_members(r, &plan->caches, own);
+    pst_sampling_resident_begin(r, plan, own);
+    r->graph = graph;
     r->pos = malloc((size_t)vertices_max * sizeof *r->pos);
     r->row = malloc((size_t)vertices_max * sizeof *r->row);
     r->line = malloc((size_t)edges_max * sizeof *r->line + 1);

@@ -44,6 +44,19 @@ struct pst_sampling_resident {
     struct pst_sampling_resident_counts count, open; /* of complete micro-batches; of the one being made */
 };
 
+/* The vertices whose rows, or lists, the plan gives to a replica. Returns how many. */
+int64_t pst_sampling_resident_rows_of(const struct pst_plan *plan, int replica, const int64_t **ids);
+int64_t pst_sampling_resident_lists_of(const struct pst_plan *plan, int replica, const int64_t **ids);
+
+/* Begins *r for replica `own`: its clique, and where the rows and lists of each member begin in the index. */
+void pst_sampling_resident_begin(struct pst_sampling_resident *r, const struct pst_plan *plan, int own);
+
+/* The ids of the index of rows, or of lists, in the order of the index. *ids is allocated. If an id comes
+ * twice, the first place counts. PST_E_NOMEM. */
+PST_MUST_USE pst_rc pst_sampling_resident_ids(const struct pst_sampling_resident *r,
+                                              const struct pst_plan *plan, bool rows, int64_t **ids,
+                                              int64_t *n);
+
 /* Bytes that the replica shares: its rows and lists, and with replica 0 the CPU tier. PST_E_FORMAT: the plan
  * does not fit the graph. */
 PST_MUST_USE pst_rc pst_sampling_resident_bytes(const struct pst_plan *plan, int replica,
