@@ -114,8 +114,18 @@ static void shared_caches_come_back(void **state)
     struct pst_plan back;
     assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "entry 3 is replica 3"));
-    f.plan.caches.rows_begin[3] = 4; /* counts that do not add up */
     owner[3] = 2;
+    f.plan.caches.line_bytes = 65;
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
+    assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "a power of two"));
+    f.plan.caches.line_bytes = 64;
+    rows[1] = 8; /* then 7 */
+    assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
+    assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "entry 2 of replica 0 is vertex 7, after vertex 8"));
+    rows[1] = 5;
+    f.plan.caches.rows_begin[3] = 4; /* counts that do not add up */
     assert_int_equal(pst_plan_write(&f.plan, f.scores, f.dir, f.path, sizeof f.path), PST_OK);
     assert_int_equal(pst_plan_read(&back, f.path), PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "rows_of"));

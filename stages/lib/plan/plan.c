@@ -330,6 +330,8 @@ static void parse_caches(struct reader *r, const json_t *root, struct pst_plan *
     parse_counts(r, caches, "rows_of", c->replicas, c->rows.n, c->rows_begin);
     parse_counts(r, caches, "lists_of", c->replicas, c->lists.n, c->lists_begin);
     c->line_bytes = get_int(r, caches, "line_bytes", 16, PST_PAGE);
+    if ((c->line_bytes & (c->line_bytes - 1)) != 0)
+        (void)bad(r, "line_bytes", "a power of two");
     const char *owners = json_string_value(json_object_get(caches, "owners"));
     if (owners == NULL || owners[0] != '\0')
         digests[2] = get_hex(r, caches, "owners");
@@ -432,6 +434,22 @@ static pst_rc read_owners(const char *plan_path, struct pst_plan *plan, uint64_t
     return rc;
 }
 
+/* Each replica's ids ascend: its rows and lists lie in this order. */
+static pst_rc check_order(const char *path, const char *name, const struct pst_plan_tiers *ids,
+                          const int64_t *begin, int replicas)
+{
+    for (int r = 0; r < replicas; r++)
+        for (int64_t i = begin[r] + 1; i < begin[r + 1]; i++)
+            if (ids->ids[i] <= ids->ids[i - 1])
+                return pst_fail(
+                    PST_E_FORMAT,
+                    "%s beside %s: entry %lld of replica %d is vertex %lld, after vertex %lld, but "
+                    "ids must ascend: make a new plan",
+                    name, path, (long long)(i - begin[r]), r, (long long)ids->ids[i],
+                    (long long)ids->ids[i - 1]);
+    return PST_OK;
+}
+
 static pst_rc read_caches(const char *path, struct pst_plan *plan, const uint64_t digests[3])
 {
     struct pst_plan_caches *c = &plan->caches;
@@ -440,6 +458,10 @@ static pst_rc read_caches(const char *path, struct pst_plan *plan, const uint64_
         rc = read_tiers(path, SHARED_ROWS_FILE, plan->vertices, digests[0], &c->rows);
     if (rc == PST_OK && c->replicas > 0)
         rc = read_tiers(path, SHARED_LISTS_FILE, plan->vertices, digests[1], &c->lists);
+    if (rc == PST_OK)
+        rc = check_order(path, SHARED_ROWS_FILE, &c->rows, c->rows_begin, c->replicas);
+    if (rc == PST_OK)
+        rc = check_order(path, SHARED_LISTS_FILE, &c->lists, c->lists_begin, c->replicas);
     return rc == PST_OK && c->owner != NULL ? read_owners(path, plan, digests[2]) : rc;
 }
 
