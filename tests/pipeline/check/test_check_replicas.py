@@ -162,19 +162,20 @@ def legion(**changes):
 
 
 @test
-def caches_that_replicas_share_are_on_cpus():
+def caches_that_replicas_share_are_on_devices_of_one_kind():
     """Told before anything starts. Virtual GPUs (kernels/cuda/host) stand for real ones."""
     os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-    far = "copies of stage sampler read each other's memory, which they can only on CPUs, but one is on cuda:0: expected places such as cpu:1"
+    far = ("copies of stage sampler read each other's memory, so all must be on GPUs, or all on CPUs, but one is on cuda:0 and another "
+           "one on cpu:1: change these places, or stages.planner.params.policy")
+    mixed = {"replicas__places": ["cuda:0", "cpu:1"]}
     try:
         all_refused([
-            Case("legion on GPUs", legion(), ('"places": [', "replicas.places", f"with policy=legion, {far}, or change stages.planner.params.policy")),
-            Case("another policy on GPUs", legion(stages__planner__params__policy="pagraph", ),
-                 ('"places": [', "replicas.places", f"with policy=pagraph, {far}")),
-            Case("one sampler on a GPU", legion(replicas=DROP, params__grains=1, stages__sampler__place={"device": "cuda:0"}),
-                 ('"device": "cuda:0"', "stages.sampler.place.device", f"with policy=legion, {far}"))])
+            Case("legion on a GPU and a CPU", legion(**mixed), ('"places": [', "replicas.places", f"with policy=legion, {far}")),
+            Case("another policy there", legion(stages__planner__params__policy="pagraph", **mixed),
+                 ('"places": [', "replicas.places", f"with policy=pagraph, {far}"))])
         with Place() as p:
-            command("check", p.write(legion(stages__planner__params__policy="rows")))
+            command("check", p.write(legion(stages__planner__params__policy="rows", **mixed)))
+            command("check", p.write(legion()))
             command("check", p.write(legion(replicas__places=["cpu:1", "cpu:2"])))
     finally:
         del os.environ["PENSTOCK_CUDA"]
