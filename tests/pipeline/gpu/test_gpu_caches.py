@@ -1,5 +1,7 @@
 """Caches that replicas on GPUs have for one another (pipelines/legion.json): each lies in the memory of its GPU, and the
 kernels of its clique read it there. What they count is what CPUs count. On virtual GPUs (kernels/cuda/host)."""
+import re
+
 from crash import kill_ends
 from replicating import *
 
@@ -105,11 +107,23 @@ def mistakes_are_told_before_training():
             no_leftovers()
 
 
+def opened(pid):
+    """The GPUs of which a process has memory mapped."""
+    with open(f"/proc/{pid}/maps") as f:
+        return {int(found) for found in re.findall(r"/memfd:penstock-virtual-gpu-(\d)", f.read())}
+
+
 @test
 def kills_leave_nothing():
     if GROUPED:
         raise Skip("these are processes")
     with Place() as p:
+        at = machine("siton", 4)
+        virtual(4, "1")  # all reach each other, but a process opens memory only of its clique
+        job = p.start(LEGION, *flags("cuda", 4, at), "--epochs", 1_000_000, data=data(p), grouped=False)
+        pid = wait_for(lambda: processes(job).get("sampler.3"))
+        wait_for(lambda: opened(pid) == {2, 3})
+        kill_ends(job, "memory-cuda:3", 0.3)
         virtual(2, "1")
         for victim in ("sampler.1", "trainer.0", "memory-cuda:0", "memory-cpu:0", "supervisor"):
             job = p.start(LEGION, *flags("cuda", 2), "--epochs", 1_000_000, data=data(p), grouped=False)
