@@ -65,6 +65,8 @@ def gpus_count_what_cpus_count():
             assert shared["cliques"] == 2 and min(shared[what + place] for what in ("rows_", "edges_")
                                                   for place in ("local", "peer", "host")) > 0, shared
             assert shared["rows_disk"] > 0 and shared["lines_host"] > 0
+            # what is found goes to the trainer in the memory of its GPU
+            assert (got["trainer"]["rows_cached"], got["trainer"]["rows_brought"]) == (got["cache"]["hits"], shared["rows_disk"])
             if replicas == 4:  # the same weights as without these caches, on the same GPUs
                 plain = run(p, "cuda", replicas, pipeline=REPLICAS, **{"stages.planner.params.gpu_cache": 0}).report
                 assert outcome(plain) == outcome(got)
