@@ -65,7 +65,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *ev)
 
 static void close_(struct pst_stage *self)
 {
-    pst_device_close(&((struct writer *)pst_state(self))->device);
+    struct writer *s = pst_state(self);
+    if (s->busy)
+        (void)unsetenv("PENSTOCK_VIRTUAL_HANG"); /* what hung ends, so that the queue can be freed */
+    pst_device_close(&s->device);
 }
 
 static const struct pst_port_desc ports[] = {{.name = "out",

@@ -129,7 +129,8 @@ void pst_cu_host_work_until(cudaStream_t stream, const uint64_t *word, uint64_t 
 bool pst_cu_host_launchable(dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
                             cudaStream_t stream);
 void pst_cu_host_allow_shared(const void *kernel, size_t bytes);
-/* For tests: if PENSTOCK_VIRTUAL_HANG names the launch's file, appends work that never ends instead. */
+/* For tests: if PENSTOCK_VIRTUAL_HANG names the launch's file, appends work that does not end while it is
+ * set. */
 bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site);
 
 template <class K> cudaError_t cudaFuncSetAttribute(K *kernel, cudaFuncAttribute, int value)

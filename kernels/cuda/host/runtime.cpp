@@ -214,7 +214,7 @@ bool pst_cu_host_hangs(cudaStream_t stream, const pst_cu_site &site)
     if (!which || !strstr(site.file, which))
         return false;
     const std::lock_guard<std::recursive_mutex> guard(st().lock);
-    pst_cu_host_put(stream_of(stream), {nullptr, [] { return false; }});
+    pst_cu_host_put(stream_of(stream), {nullptr, [] { return getenv("PENSTOCK_VIRTUAL_HANG") == nullptr; }});
     return true;
 }
 
