@@ -287,7 +287,8 @@ enum pst_event_kind {
 };
 
 /* The right to fill one slot. An instance that fills slots of several outputs gets credits for the same
- * batches and micro-batches on all of them, in the same order. */
+ * batches and micro-batches on all of them: in the same order, unless it fills several slots of an output at
+ * a time (pst_fill_ahead). */
 struct pst_credit {
     struct pst_ref ref;
     uint64_t batch;          /* PST_EV_RETURN: UINT64_MAX */
