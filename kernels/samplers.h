@@ -84,6 +84,7 @@ PST_API pst_rc pst_k_sample_weighted(struct pst_queue *q, const struct pst_csc *
  * -1: all of them, 0: none. What is drawn of a vertex's k entries of relation r is what pst_k_pick draws for
  * the vertex v * relations + r of degree k, so a graph with one relation gets the sample of pst_k_sample. */
 #define PST_K_RELATIONS_MAX 1024
+#define PST_K_PARTITION_WORDS 4 /* 64 partitions each */
 struct pst_k_typed {
     const int32_t *relation; /* of each entry of the graph's lists; NULL: there is one relation */
     const int32_t *fanout;   /* (relations), each at most PST_FANOUT_MAX; where the queue computes */
@@ -92,11 +93,22 @@ struct pst_k_typed {
     /* time: of each entry of the lists; until: of each vertex of the call. An entry whose time is later than
      * that of the vertex is not there. NULL: both. */
     const int32_t *time, *until;
+    /* The partition of each vertex of the graph, and one bit for each partition that is resident. An entry
+     * whose vertex is in another partition is not there. NULL: all are there. */
+    const uint8_t *partition;
+    uint64_t resident[PST_K_PARTITION_WORDS];
 };
 /* Words of scratch memory, where `most` is the sum of the fanouts above 0. */
 static inline int64_t pst_k_typed_words(int relations, int64_t most)
 {
     return 6 * (int64_t)relations + most;
+}
+static PST_HD bool pst_k_is_resident(const struct pst_k_typed *how, int64_t vertex)
+{
+    const unsigned p = how->partition[vertex];
+    const uint64_t *r = how->resident;
+    const uint64_t word = p < 64 ? r[0] : p < 128 ? r[1] : p < 192 ? r[2] : r[3]; /* in registers */
+    return (word >> p % 64 & 1) != 0;
 }
 /* The edges of a vertex come relation by relation; relation, if not NULL, gets the relation of each. scratch:
  * the words above; CUDA ignores it. indptr, out, capacity and errors: pst_k_sample. PST_E_FORMAT: also a

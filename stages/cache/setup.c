@@ -14,14 +14,17 @@ static pst_rc count_batches(struct pst_stage *self, struct cache *c)
     struct pst_seeds seeds;
     int part = PST_TRAIN, replicas;
     const int replica = pst_replica(self, &replicas);
+    if (c->shuffle != PST_SEEDS_LOCAL) { /* the planner has the batches of an epoch that all samplers have */
+        c->batches = (uint64_t)(c->plan.batches / c->plan.epochs);
+        return PST_OK;
+    }
     pst_rc rc = pst_dataset_choose_split(&c->ds, c->plan.key.split, &part);
     if (rc == PST_OK)
         rc = pst_seeds_init(&seeds, &c->ds, pst_dataset_part_name(part), c->plan.key.batch, pst_seed(self),
                             false);
     if (rc != PST_OK)
         return rc;
-    if (c->shuffle == PST_SEEDS_LOCAL)
-        rc = pst_seeds_divide(&seeds, replica, replicas, NULL);
+    rc = pst_seeds_divide(&seeds, replica, replicas, NULL);
     c->batches = seeds.batches;
     pst_seeds_release(&seeds);
     return rc;

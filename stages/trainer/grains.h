@@ -1,5 +1,5 @@
 /* grains.h: gradients that do not depend on the number of replicas. A batch is cut into grains by the
- * position of its seeds (stages/lib/sampling/splits.h). The gradient of each grain is made by itself. All are
+ * position of its seeds (stages/lib/sampling/cut.h). The gradient of each grain is made by itself. All are
  * added in one binary tree over the grains. The number of replicas divides the number of grains, and both are
  * powers of two, so each replica adds up one subtree by itself. Then the replicas exchange their subtrees.
  * Every replica gets the sum, with the same bits.

@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "stages/lib/sampling/fill.h"
-#include "stages/lib/sampling/splits.h"
+#include "stages/lib/sampling/cut.h"
 #include "common/store/store.h"
 
 enum { VERTICES = 2000, SEEDS = 150, HOPS = 2, TIMES = 1000 };

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "stages/lib/sampling/splits.h"
+#include "stages/lib/sampling/cut.h"
 
 enum { GRAINS = 8, GRAIN_SEEDS_MAX = 70 };
 

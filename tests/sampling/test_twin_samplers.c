@@ -250,6 +250,19 @@ static int64_t typed_capacity(const struct run *r, const int32_t *fanout, int re
     return r->edges + r->n * most;
 }
 
+/* A partition for each vertex, of which some are resident. */
+static struct both partitions_new(const struct run *r, struct pst_k_typed *how)
+{
+    struct both b = both_new((size_t)r->g.host.vertices);
+    const uint64_t partitions = 1 + rnd(64 * PST_K_PARTITION_WORDS);
+    for (int64_t v = 0; v < r->g.host.vertices; v++)
+        ((uint8_t *)b.host)[v] = (uint8_t)rnd(partitions);
+    for (int i = 0; i < PST_K_PARTITION_WORDS; i++)
+        how->resident[i] = rnd(UINT64_MAX);
+    send(&b);
+    return b;
+}
+
 static void test_typed(void **state)
 {
     (void)state;
@@ -274,11 +287,15 @@ static void test_typed(void **state)
                                   .replace = replace};
         const struct pst_sample_key key = {rnd(UINT64_MAX), (uint32_t)rnd(9), (uint32_t)rnd(8),
                                            rnd(1u << 20)};
+        const bool buffered = rnd(3) == 0;
+        struct both partition = partitions_new(&r, &how);
+        how.partition = buffered ? partition.host : NULL;
         (void)damage(&r);
         const pst_rc rc = cpu->sample_typed(NULL, &r.g.host, &how, &key, r.vertices.host, r.n, scratch,
                                             r.indptr.host, r.out.host, told ? of.host : NULL, capacity);
         how.relation = one ? NULL : relation.device;
         how.fanout = fanout.device;
+        how.partition = buffered ? partition.device : NULL;
         const struct pst_twin_n n = count_of(&r);
         const bool replays = replay_begin(stream_of(&key));
         const struct pst_sample_key shown = replay_key(replays, key);
@@ -295,6 +312,7 @@ static void test_typed(void **state)
             same_bytes(&of, told ? edges * I32 : 0, "relations");
         }
         free(scratch);
+        both_free(&partition);
         both_free(&relation);
         both_free(&fanout);
         both_free(&of);

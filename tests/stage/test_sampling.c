@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "stages/lib/sampling/fill.h"
-#include "stages/lib/sampling/splits.h"
+#include "stages/lib/sampling/cut.h"
 #include "common/error.h"
 #include "common/slots/request.h"
 #include "common/store/array_id.h"

@@ -45,10 +45,16 @@ static int32_t relation_of(const struct typed *t, int64_t entry)
     return t->how->relation != NULL ? t->how->relation[entry] : 0;
 }
 
-/* Is the entry early enough? */
+/* Is the entry early enough, and in a resident partition? A wrong id is there, so that it is found when it is
+ * drawn. */
 static bool is_there(const struct typed *t, int64_t entry)
 {
-    return t->how->time == NULL || t->how->time[entry] <= t->until;
+    if (t->how->time != NULL && t->how->time[entry] > t->until)
+        return false;
+    if (t->how->partition == NULL)
+        return true;
+    const int64_t id = pst_cpu_list_at(t->graph, entry);
+    return !pst_cpu_list_knows(t->graph, id) || pst_k_is_resident(t->how, id);
 }
 
 /* Counts a list's entries by relation. False: an entry has a relation that does not exist. */

@@ -37,7 +37,17 @@ __device__ __forceinline__ numbers numbers_of(const typed &s, int64_t *shared)
     return {mine, mine + r, mine + 2 * r};
 }
 
-/* The relation of a lane's entry; -1: it has none, or the entry is too late. until: of the vertex. */
+/* Is the vertex of an entry in a resident partition? A wrong id is, so that it is found when it is drawn. */
+__device__ __forceinline__ bool is_resident(const typed &s, int64_t entry)
+{
+    if (!s.how.partition)
+        return true;
+    const int64_t id = pst_cu_list_at(s.graph, entry);
+    return !pst_cu_list_knows(s.graph, id) || pst_k_is_resident(&s.how, id);
+}
+
+/* The relation of a lane's entry; -1: it has none, or the entry is too late or not resident. until: of the
+ * vertex. */
 __device__ __forceinline__ int32_t relation_of(const typed &s, pst_cu_list list, int64_t e, int32_t until)
 {
     if (e >= list.degree)
@@ -47,7 +57,9 @@ __device__ __forceinline__ int32_t relation_of(const typed &s, pst_cu_list list,
         pst_cu_fault(s.status, PST_E_FORMAT);
         return -1;
     }
-    return s.how.time && s.how.time[list.begin + e] > until ? -1 : r;
+    if (s.how.time && s.how.time[list.begin + e] > until)
+        return -1;
+    return is_resident(s, list.begin + e) ? r : -1;
 }
 
 __device__ __forceinline__ int32_t until_of(const typed &s, int64_t i)

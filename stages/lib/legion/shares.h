@@ -5,7 +5,7 @@
  * number of batches in an epoch; a share is cut into so many of near-equal size.
  *
  * With grains, batches are those that the samplers of a run fill their slots with: a batch of the run is cut
- * into grains (stages/lib/sampling/splits.h), and each of them counts as a batch here. So a device has grains
+ * into grains (stages/lib/sampling/cut.h), and each of them counts as a batch here. So a device has grains
  * / devices of them for each batch of the run, and their samples are the run's.
  *
  * Owner: pst_legion_shares_init fills what the caller owns. Threads: one. */

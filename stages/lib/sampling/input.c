@@ -47,8 +47,9 @@ static pst_rc open_fanout(struct pst_sampling_input *in, const struct pst_named_
     return rc == PST_OK ? rc : pst_wrap(rc, "the parameter fanout");
 }
 
+/* shared_vertices: seeds are vertices, and all replicas have the same. */
 static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sampling_input_params *params,
-                             const struct pst_sampling_algorithm *own, void *own_state)
+                             const struct pst_sampling_algorithm *own, void *own_state, bool shared_vertices)
 {
     struct pst_plan_key *key = &in->key;
     const char *options = own != NULL ? "" : params->options;
@@ -64,9 +65,14 @@ static pst_rc open_algorithm(struct pst_sampling_input *in, const struct pst_sam
                                              .fanout_by_relation = in->fanout_by_relation,
                                              .replace = key->replace,
                                              .batch = in->seeds.batch,
-                                             .batches = in->seeds.batches};
+                                             .batches = in->seeds.batches,
+                                             .seeds = shared_vertices ? in->seeds.ids : NULL,
+                                             .nseeds = in->seeds.n,
+                                             .seed = in->seeds.seed};
     if (rc == PST_OK && own_state == NULL)
         rc = pst_sampling_algorithm_open(&in->algorithm, options, &setup);
+    if (rc == PST_OK && shared_vertices && in->algorithm.algorithm->states != NULL)
+        pst_seeds_by_states(&in->seeds, in->algorithm.algorithm->states(in->algorithm.state));
     if (rc == PST_OK && in->fanout_by_relation != NULL &&
         (own != NULL || !pst_sampling_has(&in->algorithm, PST_SAMPLING_TYPED)))
         rc = pst_fail(
@@ -122,7 +128,8 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
     memcpy(in->key.dataset, in->ds.digest, sizeof in->key.dataset);
     in->key.batch = in->seeds.batch;
     rc = copy_text(in->key.split, sizeof in->key.split, "split", params->split);
-    return rc == PST_OK ? open_algorithm(in, params, own, own_state) : rc;
+    return rc == PST_OK ? open_algorithm(in, params, own, own_state, !order.edges && order.replicas == 0)
+                        : rc;
 }
 
 void pst_sampling_input_close(struct pst_sampling_input *in)

@@ -87,9 +87,8 @@ struct pst_sampling_input_params {
      .into = PST_INTO(state_, member_.algorithm),                                                            \
      .def = "\"uniform\"",                                                                                   \
      .equals = "plan.algorithm",                                                                             \
-     .help = "the sampling algorithm: uniform, labor, ladies, weighted, typed, temporal, or the path of a "  \
-             "shared object, "                                                                               \
-             "for example "                                                                                  \
+     .help = "the sampling algorithm: uniform, labor, ladies, weighted, typed, temporal, buffered, or the "  \
+             "path of a shared object, for example "                                                         \
              "./mine.so; README.md of stages/lib/sampling/algorithms describes them",                        \
      .fixed = true,                                                                                          \
      .path = PST_PATH_OR_NAME},                                                                              \

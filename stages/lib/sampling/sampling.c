@@ -526,61 +526,12 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
 
 /* ---- close -------------------------------------------------------------------------------------- */
 
-/* On a GPU the kernels are not timed one by one: there is one time for all. */
-static pst_rc report_times(struct pst_sampling *s)
-{
-    const struct pst_filler *f = &s->filler;
-    if (pst_device_is_cuda(&s->device))
-        return pst_report(s->self, "sampler",
-                          "{\"seeds_s\": %.6f, \"device_s\": %.6f, \"digest_s\": %.6f, \"device\": \"%s\", "
-                          "\"device_bytes\": %llu, \"topology\": \"%s\"}",
-                          s->count.seeds_s, s->device_filler.device_s, f->digest_s, s->device.name,
-                          (unsigned long long)s->device.device_bytes,
-                          s->topology_in_place ? "pinned" : "device");
-    return pst_report(s->self, "sampler",
-                      "{\"seeds_s\": %.6f, \"sample_s\": %.6f, \"dedup_s\": %.6f, \"gather_s\": %.6f, "
-                      "\"lookup_s\": %.6f, \"digest_s\": %.6f}",
-                      s->count.seeds_s, f->expander.sample_s, f->expander.dedup_s, f->gather_s, f->lookup_s,
-                      f->digest_s);
-}
-
-/* Adds the counts and times to the report. A failure goes to the log. */
-static void report(struct pst_sampling *s)
-{
-    pst_rc rc = pst_report(
-        s->self, "cache",
-        "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, \"gpu_rows\": %lld}",
-        (unsigned long long)s->count.hits, (unsigned long long)s->count.gpu_hits,
-        (unsigned long long)s->count.lookups, (long long)(s->cache_owner ? s->cache.n : 0),
-        (long long)(s->cache_owner ? s->cache.gpu_n : 0));
-    if (rc == PST_OK)
-        rc = pst_report(s->self, "sampler",
-                        "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
-                        "\"empty_slots\": %llu, \"slot_bytes\": %llu}",
-                        pst_replica(s->self, NULL) > 0
-                            ? 0ull
-                            : (unsigned long long)s->count.batches, /* all sample each */
-                        (unsigned long long)s->count.micro_batches, (unsigned long long)s->count.overflows,
-                        (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes);
-    if (rc == PST_OK && s->params->edges)
-        rc = pst_report(s->self, "sampler", "{\"edges_left_out\": %llu}",
-                        (unsigned long long)s->pairs.left_out);
-    if (rc == PST_OK)
-        rc = report_times(s);
-    if (rc == PST_OK && s->lists != NULL)
-        rc = pst_sampling_lists_report(s);
-    if (rc == PST_OK && s->resident.members > 0)
-        rc = pst_sampling_resident_report(&s->resident, s->self, s->in.ds.stride_bytes);
-    if (rc != PST_OK)
-        pst_log(s->self, "cannot report the counts of this sampler: %s", pst_error_text());
-}
-
 void pst_sampling_close(struct pst_sampling *s)
 {
     if (s == NULL)
         return;
     warn_of_overflows(s);
-    report(s);
+    pst_sampling_report(s);
     pst_sampling_lists_close(s);
     pst_filler_release(&s->filler);
     pst_filler_device_release(&s->device_filler);

@@ -7,7 +7,7 @@
 #include "stages/lib/sampling/draft.h"
 #include "stages/lib/sampling/fill_device.h"
 #include "stages/lib/sampling/sampling.h"
-#include "stages/lib/sampling/splits.h"
+#include "stages/lib/sampling/cut.h"
 #include "stages/lib/topology/lists.h"
 
 /* A batch of which some seeds are still to be sampled. */
@@ -146,5 +146,8 @@ PST_MUST_USE pst_rc pst_sampling_lists_event(struct pst_sampling *s, const struc
 bool pst_sampling_lists_has_port(const struct pst_sampling *s, int port);
 PST_MUST_USE pst_rc pst_sampling_lists_report(const struct pst_sampling *s);
 void pst_sampling_lists_close(struct pst_sampling *s);
+
+/* report.c: adds the counts and times to the report. A failure goes to the log. */
+void pst_sampling_report(struct pst_sampling *s);
 
 #endif

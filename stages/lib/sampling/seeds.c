@@ -8,6 +8,7 @@
 #include "common/store/store.h"
 #include "common/util/rng.h"
 #include "kernels/kernels.h"
+#include "stages/lib/sampling/algorithms/states.h"
 
 static int split_index(const char *split)
 {
@@ -87,8 +88,18 @@ void pst_seeds_release(struct pst_seeds *s)
     s->ids = s->order = NULL;
 }
 
+void pst_seeds_by_states(struct pst_seeds *s, struct pst_sampling_states *states)
+{
+    assert(s->replicas == 0 && states->batch == s->batch);
+    s->states = states;
+    s->batches = states->batches;
+    s->epoch = -1;
+}
+
 static void order_epoch(struct pst_seeds *s, int64_t epoch)
 {
+    if (s->states != NULL)
+        pst_sampling_states_go(s->states, epoch);
     if (s->epoch == epoch)
         return;
     if (s->shuffle) {
@@ -97,20 +108,25 @@ static void order_epoch(struct pst_seeds *s, int64_t epoch)
         for (int64_t i = 0; i < s->n; i++)
             s->order[i] = i;
     }
+    if (s->states != NULL)
+        pst_sampling_states_sort(s->states, s->ids, s->order, s->n);
     s->epoch = epoch;
 }
 
-/* Where batch `number` of an epoch begins in the order of `n` seeds. */
+/* Where batch `number` of an epoch begins in the order of `n` seeds. If there are states, they must be at
+ * this epoch. */
 static int64_t begin_of(const struct pst_seeds *s, int64_t n, int64_t number)
 {
+    if (s->states != NULL)
+        return pst_sampling_states_begin(s->states, number);
     return s->replicas > 0 ? n * number / (int64_t)s->batches : pst_min_i64(n, number * s->batch);
 }
 
 int64_t pst_seeds_of(struct pst_seeds *s, uint64_t batch, int64_t *out)
 {
     const int64_t number = (int64_t)(batch % s->batches);
-    const int64_t begin = begin_of(s, s->n, number), end = begin_of(s, s->n, number + 1);
     order_epoch(s, (int64_t)(batch / s->batches));
+    const int64_t begin = begin_of(s, s->n, number), end = begin_of(s, s->n, number + 1);
     for (int64_t i = begin; i < end; i++)
         out[i - begin] = s->ids[s->order[i]];
     return end - begin;
@@ -119,6 +135,8 @@ int64_t pst_seeds_of(struct pst_seeds *s, uint64_t batch, int64_t *out)
 int64_t pst_seeds_of_all(const struct pst_seeds *s, uint64_t batch)
 {
     const int64_t number = (int64_t)(batch % s->batches);
+    if (s->states != NULL)
+        pst_sampling_states_go(s->states, (int64_t)(batch / s->batches));
     int64_t n = s->replicas > 0 ? 0 : begin_of(s, s->n, number + 1) - begin_of(s, s->n, number);
     for (int r = 0; r < s->replicas; r++)
         n += begin_of(s, s->share[r], number + 1) - begin_of(s, s->share[r], number);

@@ -4,6 +4,9 @@
  * hash, and each replica orders its own share and cuts it into batches. Every replica has the same number of
  * batches in an epoch, so the sizes of batches differ. Without pst_seeds_divide, there is one share.
  *
+ * If partitions of the vertices pass through a buffer (algorithms/states.h), a batch has seeds of one state
+ * of the buffer, so the sizes of batches differ, too.
+ *
  * Owner: the caller. Threads: one. */
 #ifndef PST_SEEDS_H
 #define PST_SEEDS_H
@@ -13,6 +16,7 @@
 PST_BEGIN_DECLS
 
 struct pst_dataset;
+struct pst_sampling_states;
 
 struct pst_seeds {
     int64_t *ids;    /* of the split, each once */
@@ -22,8 +26,9 @@ struct pst_seeds {
     uint64_t seed;
     bool shuffle;
     int replicas; /* 0: pst_seeds_divide was not called, and ids are all vertices of the split */
-    int64_t share[PST_REPLICAS_MAX]; /* the number of vertices of each replica */
-    int64_t epoch;                   /* the epoch that `order` is for; -1: none yet */
+    int64_t share[PST_REPLICAS_MAX];    /* the number of vertices of each replica */
+    struct pst_sampling_states *states; /* NULL: pst_seeds_by_states was not called */
+    int64_t epoch;                      /* the epoch that `order` is for; -1: none yet */
     int64_t *order;
 };
 
@@ -47,6 +52,10 @@ enum pst_seeds_shuffle {
  * has no vertex; the message names it. */
 PST_API PST_MUST_USE pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas,
                                              const int8_t *owner);
+
+/* Call it after pst_seeds_init, with seeds that are not divided. Each batch then has seeds of one state, in
+ * the sequence of the states. states: made for these seeds; they must live as long as *s. */
+PST_API void pst_seeds_by_states(struct pst_seeds *s, struct pst_sampling_states *states);
 
 /* Which of several devices, given as bits, has a vertex: each is as likely as any other. */
 PST_API int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex);

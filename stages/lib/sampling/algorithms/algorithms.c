@@ -58,9 +58,29 @@ pst_rc pst_sampling_algorithm_find(struct pst_sampling_opened *opened, const cha
 static void list_options(const struct pst_sampling_option *options, char *out, size_t bytes)
 {
     size_t at = (size_t)snprintf(out, bytes, "%s", options == NULL ? "none" : "");
-    for (const struct pst_sampling_option *o = options; o != NULL && o->name != NULL && at < bytes; o++)
-        at += (size_t)snprintf(out + at, bytes - at, "%s%s (%g to %g; %s)", o == options ? "" : ", ", o->name,
-                               o->min, o->max, o->help);
+    for (const struct pst_sampling_option *o = options; o != NULL && o->name != NULL && at < bytes; o++) {
+        const char *between = o == options ? "" : ", ";
+        at += o->type == PST_PARAM_ENUM ? (size_t)snprintf(out + at, bytes - at, "%s%s (%s; %s)", between,
+                                                           o->name, o->choices, o->help)
+                                        : (size_t)snprintf(out + at, bytes - at, "%s%s (%g to %g; %s)",
+                                                           between, o->name, o->min, o->max, o->help);
+    }
+}
+
+/* One of the names in "one|another". */
+static bool set_enum(void *state, const struct pst_sampling_option *o, const char *text)
+{
+    const size_t length = strlen(text);
+    const char *at = o->choices;
+    for (int i = 0; at != NULL; i++) {
+        const char *end = strchrnul(at, '|');
+        if ((size_t)(end - at) == length && memcmp(at, text, length) == 0) {
+            memcpy((char *)state + o->into, &i, sizeof i);
+            return true;
+        }
+        at = *end == '|' ? end + 1 : NULL;
+    }
+    return false;
 }
 
 /* "512:256": the numbers, if each is whole and in range. */
@@ -87,11 +107,14 @@ static void set_option(void *state, const struct pst_sampling_option *o, double 
 {
     char *into = (char *)state + o->into;
     const int64_t whole = (int64_t)value;
+    const int index = (int)value;
     const bool yes = value != 0;
     if (o->type == PST_PARAM_REAL)
         memcpy(into, &value, sizeof value);
     else if (o->type == PST_PARAM_INT)
         memcpy(into, &whole, sizeof whole);
+    else if (o->type == PST_PARAM_ENUM)
+        memcpy(into, &index, sizeof index);
     else
         memcpy(into, &yes, sizeof yes);
 }
@@ -108,7 +131,7 @@ static bool parse_value(const char *text, double *value)
 static pst_rc read_option(const struct pst_sampling_opened *opened, char *text)
 {
     const struct pst_sampling_algorithm *a = opened->algorithm;
-    char *equals = strchr(text, '='), listed[512];
+    char *equals = strchr(text, '='), listed[1024];
     double value = 0;
     const struct pst_sampling_option *o = a->options;
     if (equals != NULL)
@@ -119,11 +142,12 @@ static pst_rc read_option(const struct pst_sampling_opened *opened, char *text)
     if (o == NULL || o->name == NULL)
         return pst_fail(PST_E_ARG, "options: the algorithm %s has no option \"%s\"; its options are: %s",
                         a->name, text, listed);
-    const bool ints = o->type == PST_PARAM_INTS;
-    if (ints && equals != NULL && set_ints(opened->state, o, equals + 1))
+    const bool ints = o->type == PST_PARAM_INTS, named = o->type == PST_PARAM_ENUM;
+    if (equals != NULL && ((ints && set_ints(opened->state, o, equals + 1)) ||
+                           (named && set_enum(opened->state, o, equals + 1))))
         return PST_OK;
-    if (ints || equals == NULL || !parse_value(equals + 1, &value) || value < o->min || value > o->max ||
-        (o->type != PST_PARAM_REAL && value != floor(value)))
+    if (ints || named || equals == NULL || !parse_value(equals + 1, &value) || value < o->min ||
+        value > o->max || (o->type != PST_PARAM_REAL && value != floor(value)))
         return pst_fail(
             PST_E_ARG,
             "options: \"%s%s%s\" is not a valid value of %s; the options of the algorithm %s are: %s", text,

@@ -16,12 +16,13 @@
 
 PST_BEGIN_DECLS
 
-#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed) X(temporal)
+#define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed) X(temporal) X(buffered)
 
-#define PST_SAMPLING_ABI 6 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 7 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
+struct pst_sampling_states; /* states.h */
 
 /* The inputs of an algorithm. They stay valid until the algorithm is closed. */
 struct pst_sampling_setup {
@@ -34,7 +35,12 @@ struct pst_sampling_setup {
     const int64_t *fanout_by_relation;
     bool replace;     /* may a vertex get one neighbour several times? */
     int64_t batch;    /* seeds of the largest batch */
-    uint64_t batches; /* of an epoch */
+    uint64_t batches; /* of an epoch, unless the algorithm has states */
+    /* The seeds of an epoch, in no particular order; NULL: they are not vertices, or each replica has its own
+     */
+    const int64_t *seeds;
+    int64_t nseeds;
+    uint64_t seed; /* of the orders of seeds */
 };
 
 /* What an algorithm does besides drawing neighbours. */
@@ -107,8 +113,10 @@ struct pst_sampling_bound {
 struct pst_sampling_option {
     const char *name;
     /* BOOL, INT, REAL: a bool, an int64_t or a double at `into`. INTS: a struct pst_ints, written as
-     * "512:256"; none is the default, and min and max hold for each number. */
+     * "512:256"; none is the default, and min and max hold for each number. ENUM: an int, the index of the
+     * value among `choices`, "one|another"; def is an index, too. */
     enum pst_param_type type;
+    const char *choices;
     double def, min, max;
     size_t into; /* offsetof() in the state */
     const char *help;
@@ -125,6 +133,9 @@ struct pst_sampling_algorithm {
     void (*close)(void *state); /* optional; also called after a failed open */
     /* Optional. A sum of enum pst_sampling_traits, which depends on the options alone. */
     int (*traits)(const void *state);
+    /* Optional. The states of a buffer of partitions, which decide the batches: the caller takes the seeds of
+     * each batch from them (pst_seeds_by_states). They belong to the algorithm. */
+    struct pst_sampling_states *(*states)(void *state);
     /* Optional; without it a vertex gets at most `fanout` neighbours, or all if fanout is -1. */
     struct pst_sampling_bound (*bound)(const void *state, const struct pst_csc *graph, int hop,
                                        int64_t fanout, int64_t n);
