@@ -158,8 +158,8 @@ PST_API void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const
                                pst_real *self_weight);
 
 /* Rows first..first+n of a weighted sum: out[d] = self_weight[d] in[d] + the sum over the edges e into d, in
- * order, of weight[e] in[indices[e]]. in(sources,dim), out(dsts,dim), weight(edges) and self_weight(dsts) are
- * arrays of the whole block; other rows of out stay as they are. */
+ * order, of weight[e] in[indices[e]]. in(sources,dim), out(dsts,dim), weight(edges) and self_weight(dsts;
+ * NULL: d itself does not count) are of the whole block; other rows of out stay as they are. */
 PST_API void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int64_t first, int64_t n,
                                 const pst_real *weight, const pst_real *self_weight, const pst_real *in,
                                 int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim);

@@ -118,6 +118,23 @@ PST_API pst_rc pst_k_sample_typed(struct pst_queue *q, const struct pst_csc *gra
                                   const int64_t *vertices, int64_t n, int64_t *scratch, int32_t *indptr,
                                   int64_t *out, int32_t *relation, int64_t capacity);
 
+/* Weighted sampling within each relation: of the entries of relation r, as many as how->fanout[r] are drawn
+ * as pst_k_sample_weighted draws from a list of the same positions, in which all other entries have weight 0.
+ * So a graph with one relation gets the sample of pst_k_sample_weighted. The edges of a vertex come relation
+ * by relation, and `weight` is as there, within the relation. Of how, only relation, fanout and relations are
+ * used. scratch: the words below; CUDA ignores it. The rest is that of pst_k_sample_typed and
+ * pst_k_sample_weighted.
+ */
+static inline int64_t pst_k_weighted_typed_words(int relations, int64_t most)
+{
+    return 5 * (int64_t)relations + 2 * most;
+}
+PST_API pst_rc pst_k_sample_weighted_typed(struct pst_queue *q, const struct pst_csc *graph,
+                                           const struct pst_k_weighted_edges *edges,
+                                           const struct pst_k_typed *how, const int64_t *vertices, int64_t n,
+                                           int64_t *scratch, int32_t *indptr, int64_t *out, float *weight,
+                                           int32_t *relation, int64_t capacity);
+
 /* Temporal sampling: a vertex gets in-neighbours by edges that are not later than the seeds for which it was
  * drawn. A seed's limit is its own time. The limit of another vertex is the earliest of those of the vertices
  * that drew it, so that no path of edges leads from an edge to a seed that is earlier. The hops of a batch

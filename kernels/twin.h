@@ -89,6 +89,7 @@ PST_BEGIN_DECLS
     X(sample_ladies)                                                                                         \
     X(sample_weighted)                                                                                       \
     X(sample_typed)                                                                                          \
+    X(sample_weighted_typed)                                                                                 \
     X(sample_temporal)
 
 /* A count that an earlier call on the queue computes. It is *at when the queue reaches the call, and at most
@@ -126,6 +127,7 @@ struct pst_twin_n {
     X(sample_ladies)                                                                                         \
     X(sample_weighted)                                                                                       \
     X(sample_typed)                                                                                          \
+    X(sample_weighted_typed)                                                                                 \
     X(sample_temporal)
 
 /* *total gets indptr[n]. */
@@ -220,6 +222,11 @@ pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, con
                            const struct pst_sample_key *key, const int64_t *vertices, struct pst_twin_n n,
                            int64_t *scratch, int32_t *indptr, int64_t *out, int32_t *relation,
                            int64_t capacity, int64_t *total);
+pst_rc pst_kn_sample_weighted_typed(struct pst_queue *q, const struct pst_csc *graph,
+                                    const struct pst_k_weighted_edges *edges, const struct pst_k_typed *how,
+                                    const int64_t *vertices, struct pst_twin_n n, int64_t *scratch,
+                                    int32_t *indptr, int64_t *out, float *weight, int32_t *relation,
+                                    int64_t capacity, int64_t *total);
 pst_rc pst_kn_sample_temporal(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
                               const struct pst_k_limits *limits, const struct pst_sample_key *key,
                               const int64_t *vertices, struct pst_twin_n n, int32_t *until, int64_t *scratch,

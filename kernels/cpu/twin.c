@@ -309,6 +309,19 @@ pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, con
     return rc;
 }
 
+pst_rc pst_kn_sample_weighted_typed(struct pst_queue *q, const struct pst_csc *graph,
+                                    const struct pst_k_weighted_edges *edges, const struct pst_k_typed *how,
+                                    const int64_t *vertices, struct pst_twin_n n, int64_t *scratch,
+                                    int32_t *indptr, int64_t *out, float *weight, int32_t *relation,
+                                    int64_t capacity, int64_t *total)
+{
+    const int64_t count = value_of(n);
+    const pst_rc rc = pst_k_sample_weighted_typed(q, graph, edges, how, vertices, count, scratch, indptr, out,
+                                                  weight, relation, capacity);
+    *total = rc == PST_OK ? indptr[count] : 0;
+    return rc;
+}
+
 pst_rc pst_kn_sample_temporal(struct pst_queue *q, const struct pst_csc *graph, const struct pst_k_typed *how,
                               const struct pst_k_limits *limits, const struct pst_sample_key *key,
                               const int64_t *vertices, struct pst_twin_n n, int32_t *until, int64_t *scratch,

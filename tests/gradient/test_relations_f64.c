@@ -96,9 +96,11 @@ static void mix(struct pst_gnn_model *m, const struct typed_batch *b, int l, int
     const int h = m->config.layers - 1 - l, type = typed_type_of(b->view.vertices[d]);
     const int32_t *indptr = b->view.indptr[h], *indices = b->view.indices[h];
     const int32_t *relation = (const int32_t *)(const void *)(b->slot + b->view.mb.relations_at[h]);
+    const pst_real *weight =
+        b->layout.size.weights ? (const pst_real *)(const void *)(b->slot + b->view.mb.weights_at[h]) : NULL;
     for (int k = 0; k < m->terms.n; k++) {
         const struct pst_gnn_term *t = &m->terms.term[k];
-        int64_t count = 0;
+        double count = 0, sum = 0;
         if (t->relation < 0 && t->target == type)
             add_row(m, l, k, x + d * ld, 1, y);
         if (t->relation >= 0 && m->config.model == PST_GNN_RGAT) {
@@ -106,10 +108,13 @@ static void mix(struct pst_gnn_model *m, const struct typed_batch *b, int l, int
             continue;
         }
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
-            count += relation[e] == t->relation;
+            if (relation[e] == t->relation) {
+                count++;
+                sum += weight != NULL ? weight[e] : 0;
+            }
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
             if (relation[e] == t->relation)
-                add_row(m, l, k, x + indices[e] * ld, 1.0 / (double)count, y);
+                add_row(m, l, k, x + indices[e] * ld, sum > 0 ? weight[e] / sum : 1 / count, y);
     }
     for (int64_t j = 0; j < m->layer[l].out; j++)
         y[j] += m->weight[m->layer[l].bias + j];
@@ -128,15 +133,15 @@ enum { CASES = 6 };
 static void test_forward(void **state)
 {
     (void)state;
-    for (int i = 0; i < CASES; i++) {
-        struct pst_gnn_config c = case_of(i);
+    for (int i = 0; i < 2 * CASES; i++) { /* the second half: edges have weights */
+        struct pst_gnn_config c = case_of(i % CASES);
         struct pst_gnn_model m;
         struct typed_batch b;
         struct pst_gnn_figures figures = {0};
         const pst_real *logits;
         assert_int_equal(pst_gnn_model_init(&m, &c), PST_OK);
         stir(&m);
-        typed_batch_init(&b, 2, NULL);
+        typed_batch_init_with(&b, 2, NULL, i >= CASES);
         assert_int_equal(typed_batch_fill(&b, &m), PST_OK);
         assert_int_equal(pst_gnn_model_step(&m, &b.view, &figures, &logits), PST_OK);
         const int64_t hidden = b.view.mb.n[1];
@@ -174,12 +179,12 @@ static double loss_of(void *ctx)
     return figures.loss;
 }
 
-static void check_gradients(const struct pst_gnn_config *config)
+static void check_gradients(const struct pst_gnn_config *config, bool weights)
 {
     struct run *r = calloc(1, sizeof *r);
     assert_int_equal(pst_gnn_model_init(&r->model, config), PST_OK);
     stir(&r->model);
-    typed_batch_init(&r->b, config->layers, NULL);
+    typed_batch_init_with(&r->b, config->layers, NULL, weights);
     assert_int_equal(typed_batch_fill(&r->b, &r->model), PST_OK);
     (void)loss_of(r);
     pst_real *grad = malloc((size_t)r->model.size * sizeof *grad);
@@ -205,7 +210,7 @@ static void test_gradients(void **state)
             c.residual = c.layers == 3;
             c.dropout = variant >= 8 ? 0.3 : 0;
             c.input_dropout = variant >= 8 ? 0.2 : 0;
-            check_gradients(&c);
+            check_gradients(&c, variant % 4 == 3); /* three of them */
         }
     }
 }

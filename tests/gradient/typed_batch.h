@@ -67,9 +67,23 @@ static inline void typed_edges(struct typed_batch *b, int h)
     b->view.edges[h] = edges;
 }
 
-static inline void typed_batch_init(struct typed_batch *b, int hops, struct pst_device *device)
+/* Weights of any scale; sometimes those of all edges of a relation and destination are 0. Reals can be twice
+ * as wide as the slot's floats, and have room, because there are fewer than half as many edges as can be. */
+static inline void typed_weights(const struct typed_batch *b, int h)
 {
-    struct pst_minibatch_size size = {.hops = hops, .relations = true, .n = {TYPED_SEEDS}};
+    pst_real *weights = (pst_real *)(void *)(b->slot + b->view.mb.weights_at[h]);
+    const int32_t *relations = (const int32_t *)(const void *)(b->slot + b->view.mb.relations_at[h]);
+    assert(2 * b->view.edges[h] <= b->layout.size.edges[h]);
+    for (int64_t d = 0; d < b->view.mb.n[h]; d++)
+        for (int32_t e = b->view.indptr[h][d]; e < b->view.indptr[h][d + 1]; e++)
+            weights[e] = d % 4 == 3 && relations[e] == 1 ? 0 : (pst_real)(0.1 + fabs(random_unit()));
+}
+
+static inline void typed_batch_init_with(struct typed_batch *b, int hops, struct pst_device *device,
+                                         bool weights)
+{
+    struct pst_minibatch_size size = {
+        .hops = hops, .relations = true, .weights = weights, .n = {TYPED_SEEDS}};
     for (int h = 0; h < hops; h++) {
         size.n[h + 1] = size.n[h] + 20 * (h + 1);
         size.edges[h] = size.n[h] * 3 * typed_types.relations;
@@ -101,10 +115,18 @@ static inline void typed_batch_init(struct typed_batch *b, int hops, struct pst_
     b->view.vertices = vertices;
     b->view.labels = labels;
     b->view.features = features;
-    for (int h = 0; h < hops; h++)
+    for (int h = 0; h < hops; h++) {
         typed_edges(b, h);
+        if (weights)
+            typed_weights(b, h);
+    }
     b->view.typed = &b->typed;
     pst_gnn_typed_batch_init(&b->typed, device);
+}
+
+static inline void typed_batch_init(struct typed_batch *b, int hops, struct pst_device *device)
+{
+    typed_batch_init_with(b, hops, device, false);
 }
 
 static inline pst_rc typed_batch_fill(struct typed_batch *b, const struct pst_gnn_model *model)

@@ -370,6 +370,57 @@ static void weighted_edges_are_drawn_one_by_one(void **state)
     }
 }
 
+/* Within each relation of a list: the frequency of every entry, of as many as the relation's fanout. */
+static void weighted_edges_of_each_relation(void **state)
+{
+    (void)state;
+    static const int degrees[LISTS] = {7, 0, 0, 0};
+    static const int32_t ids[] = {4, 5, 6, 7, 8, 9, 10}, relation[] = {1, 0, 0, 1, 0, 1, 0};
+    static const float w[] = {1, 0.25f, 4, 0.5f, 2, 3, 0};
+    static const int32_t fanout[] = {2, 1};
+    static struct lists l;
+    const struct pst_k_typed how = {.relation = relation, .fanout = fanout, .relations = 2};
+    int64_t drawn[VERTICES] = {0}, scratch[16];
+    double sums[2] = {0}, squares[2] = {0}, inclusion[2][VERTICES] = {{0}};
+    assert_true(pst_k_weighted_typed_words(2, 3) <= 16);
+    lists_make(&l, degrees, ids);
+    for (int r = 0; r < 2; r++) {
+        double weights[VERTICES] = {0}, all = 0;
+        for (int e = 0; e < 7; e++) {
+            weights[ids[e]] = relation[e] == r ? (double)w[e] : 0;
+            all += weights[ids[e]];
+        }
+        enumerate(weights, fanout[r], all, 1, 0, inclusion[r]);
+    }
+    for (int64_t draw = 0; draw < DRAWS; draw++) {
+        struct sample s;
+        int32_t of[EDGES_MAX];
+        const struct pst_k_weighted_edges edges = {
+            w, pst_rng_stream_of(PST_RNG_SAMPLE, 3, 0, (uint64_t)draw, 1)};
+        double x[2] = {0};
+        assert_int_equal(pst_k_sample_weighted_typed(NULL, &l.graph, &edges, &how, every_list, LISTS, scratch,
+                                                     s.indptr, s.out, s.weight, of, EDGES_MAX),
+                         PST_OK);
+        assert_int_equal(s.indptr[1], 3);
+        assert_int_equal(s.indptr[LISTS], 3);
+        for (int e = 0; e < 3; e++) {
+            assert_int_equal(of[e], e / 2);
+            assert_int_equal(of[e], relation[s.out[e] - 4]);
+            drawn[s.out[e]]++;
+            x[e / 2] += (double)s.weight[e] * (double)s.out[e];
+        }
+        for (int r = 0; r < 2; r++) {
+            sums[r] += x[r];
+            squares[r] += x[r] * x[r];
+        }
+    }
+    for (int e = 0; e < 7; e++)
+        is_frequency(drawn[ids[e]], fmin(1, inclusion[relation[e]][ids[e]]), "entry", ids[e]);
+    const double mean = sums[0] / DRAWS, error = sqrt(fmax(0, squares[0] / DRAWS - mean * mean) / DRAWS);
+    if (fabs(mean - (5 + 6 + 8)) > SUM_SIGMAS * error) /* entry 10 has weight 0 */
+        fail_msg("the mean sum of relation 0 is %.3f +- %.3f, expected 19", mean, error);
+}
+
 static void bad_edge_weights_are_refused(void **state)
 {
     (void)state;
@@ -472,6 +523,7 @@ int main(void)
         cmocka_unit_test(damage_and_limits),
         cmocka_unit_test(shares_sum_to_one),
         cmocka_unit_test(weighted_edges_are_drawn_one_by_one),
+        cmocka_unit_test(weighted_edges_of_each_relation),
         cmocka_unit_test(bad_edge_weights_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

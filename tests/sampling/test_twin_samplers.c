@@ -320,6 +320,51 @@ static void test_typed(void **state)
     }
 }
 
+static void test_weighted_typed(void **state)
+{
+    (void)state;
+    FOR_SHAPES
+    {
+        struct run r = run_new();
+        const int relations = rnd(3) ? 1 + (int)rnd(12) : 1 + (int)rnd(200);
+        const bool told = rnd(4), weighs = rnd(2), one = rnd(10) == 0;
+        struct both relation = relations_new(&r, relations), fanout = fanouts_new(relations, rnd(2)),
+                    w = edge_weights_new(&r), of = both_new((size_t)r.edges * I32);
+        int64_t most = 0;
+        for (int i = 0; i < relations; i++)
+            most += pst_max_i64(0, ((int32_t *)fanout.host)[i]);
+        int64_t *scratch = malloc((size_t)pst_k_weighted_typed_words(relations, most) * sizeof *scratch);
+        struct pst_k_typed how = {
+            .relation = one ? NULL : relation.host, .fanout = fanout.host, .relations = one ? 1 : relations};
+        const int64_t capacity = rnd(8) ? damage(&r) : r.edges;
+        const struct pst_rng_stream stream = any_stream(PST_RNG_SAMPLE);
+        const struct pst_k_weighted_edges host = {w.host, stream}, device = {w.device, stream};
+        const pst_rc rc = cpu->sample_weighted_typed(
+            NULL, &r.g.host, &host, &how, r.vertices.host, r.n, scratch, r.indptr.host, r.out.host,
+            weighs ? r.weight.host : NULL, told ? of.host : NULL, capacity);
+        how.relation = one ? NULL : relation.device;
+        how.fanout = fanout.device;
+        assert_int_equal(cuda->sample_weighted_typed_n(queue, &r.g.device, &device, &how, r.vertices.device,
+                                                       count_of(&r), NULL, r.indptr.device, r.out.device,
+                                                       weighs ? r.weight.device : NULL,
+                                                       told ? of.device : NULL, capacity, total_of(&r)),
+                         PST_OK);
+        if (rc == PST_E_LIMIT) { /* something wrong may come later: CUDA's twin sees all lists first */
+            (void)cuda->wait(queue, why);
+        } else {
+            same_sample(&r, rc, weighs);
+            const size_t edges = rc == PST_OK ? (size_t)((int32_t *)r.indptr.host)[r.n] : 0;
+            same_bytes(&of, told ? edges * I32 : 0, "relations");
+        }
+        free(scratch);
+        both_free(&relation);
+        both_free(&fanout);
+        both_free(&w);
+        both_free(&of);
+        run_free(&r);
+    }
+}
+
 static struct both times_new(int64_t n, int32_t latest)
 {
     struct both b = both_new((size_t)n * I32);
@@ -416,9 +461,9 @@ static void test_shares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranked),   cmocka_unit_test(test_labor), cmocka_unit_test(test_ladies),
-        cmocka_unit_test(test_weighted), cmocka_unit_test(test_typed), cmocka_unit_test(test_temporal),
-        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_ranked),   cmocka_unit_test(test_labor),  cmocka_unit_test(test_ladies),
+        cmocka_unit_test(test_weighted), cmocka_unit_test(test_typed),  cmocka_unit_test(test_weighted_typed),
+        cmocka_unit_test(test_temporal), cmocka_unit_test(test_shares),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }

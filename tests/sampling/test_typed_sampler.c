@@ -16,6 +16,7 @@ enum { VERTICES = 40, DEGREE = 12, EDGES = VERTICES * DEGREE, RELATIONS = 3, DRA
 static struct world {
     int64_t indptr[VERTICES + 1];
     int32_t indices[EDGES], relation[EDGES];
+    float weight[EDGES];
     struct pst_csc graph;
     struct pst_dataset ds;
 } w;
@@ -30,12 +31,14 @@ static int setup(void **state)
         for (int64_t e = 0; e < DEGREE; e++) {
             w.indices[v * DEGREE + e] = (int32_t)((v + e) % VERTICES);
             w.relation[v * DEGREE + e] = relations[e % 4];
+            w.weight[v * DEGREE + e] = (float)((v + 3 * e) % 5);
         }
     }
     w.graph = (struct pst_csc){w.indptr, w.indices, 4, VERTICES, EDGES};
     w.ds.vertices = VERTICES;
     w.ds.relations = RELATIONS;
     w.ds.edge_relation.map = w.relation;
+    w.ds.edge_weights.map = w.weight;
     return 0;
 }
 
@@ -57,6 +60,7 @@ static void open_algorithm(struct pst_sampling_opened *a, const char *name, cons
 struct drawn {
     int32_t indptr[VERTICES + 1], relation[EDGES];
     int64_t out[EDGES];
+    float weight[EDGES];
 };
 
 static pst_rc draw(const struct pst_sampling_opened *a, uint64_t batch, int fanout, const int64_t *vertices,
@@ -71,6 +75,7 @@ static pst_rc draw(const struct pst_sampling_opened *a, uint64_t batch, int fano
                                          .indptr = d->indptr,
                                          .out = d->out,
                                          .capacity = capacity,
+                                         .weight = d->weight,
                                          .relation = d->relation};
     return a->algorithm->draw(a->state, &hop);
 }
@@ -193,6 +198,67 @@ static void each_relation_has_its_fanout_in_each_hop(void **state)
     pst_sampling_algorithm_close(&a);
 }
 
+/* With by_weight, a relation gets what `weighted` draws if the other relations' edges have weight 0. */
+static void weights_count_within_a_relation(void **state)
+{
+    (void)state;
+    static const int fanouts[] = {1, 2, 3, -1};
+    static float masked[EDGES];
+    static struct drawn d, alone;
+    struct pst_dataset one = w.ds;
+    struct pst_sampling_opened typed, weighted;
+    int64_t vertices[VERTICES];
+    for (int64_t v = 0; v < VERTICES; v++)
+        vertices[v] = (v * 7) % VERTICES;
+    one.relations = 0;
+    one.edge_relation.map = NULL;
+    one.edge_weights.map = masked;
+    open_with(&typed, "typed", &w.ds, false, "by_weight=1");
+    assert_true(pst_sampling_has(&typed, PST_SAMPLING_WEIGHS) &&
+                pst_sampling_has(&typed, PST_SAMPLING_TYPED));
+    for (int k = 0; k < 4; k++) {
+        int32_t at[VERTICES]; /* of each vertex: where the next relation's edges are */
+        assert_int_equal(draw(&typed, 3, fanouts[k], vertices, VERTICES, EDGES, &d), PST_OK);
+        memcpy(at, d.indptr, sizeof at);
+        for (int r = 0; r < RELATIONS; r++) {
+            for (int e = 0; e < EDGES; e++)
+                masked[e] = w.relation[e] == r ? w.weight[e] : 0;
+            open_with(&weighted, "weighted", &one, false, "");
+            assert_int_equal(draw(&weighted, 3, fanouts[k], vertices, VERTICES, EDGES, &alone), PST_OK);
+            for (int i = 0; i < VERTICES; i++) {
+                const int32_t from = alone.indptr[i], n = alone.indptr[i + 1] - from;
+                assert_memory_equal(d.out + at[i], alone.out + from, (size_t)n * sizeof *d.out);
+                assert_memory_equal(d.weight + at[i], alone.weight + from, (size_t)n * sizeof *d.weight);
+                for (int32_t e = at[i]; e < at[i] + n; e++)
+                    assert_int_equal(d.relation[e], r);
+                at[i] += n;
+            }
+            pst_sampling_algorithm_close(&weighted);
+        }
+        for (int i = 0; i < VERTICES; i++)
+            assert_int_equal(at[i], d.indptr[i + 1]);
+    }
+    w.weight[DEGREE + 1] = -2;
+    assert_int_equal(draw(&typed, 3, 2, vertices, VERTICES, EDGES, &d), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "an edge of vertex 1 has the weight -2"));
+    w.weight[DEGREE + 1] = 4;
+    pst_sampling_algorithm_close(&typed);
+    open_with(&typed, "typed", &w.ds, false, "by_weight=1, correct=0");
+    assert_false(pst_sampling_has(&typed, PST_SAMPLING_WEIGHS));
+    pst_sampling_algorithm_close(&typed);
+    one.edge_weights.map = NULL;
+    const struct pst_sampling_setup none = {.dataset = &one, .graph = &w.graph, .hops = 1},
+                                    again = {.dataset = &w.ds, .graph = &w.graph, .hops = 1, .replace = true};
+    assert_int_equal(pst_sampling_algorithm_find(&typed, "typed"), PST_OK);
+    assert_int_equal(pst_sampling_algorithm_open(&typed, "by_weight=1", &none), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "has no weights of edges"));
+    pst_sampling_algorithm_close(&typed);
+    assert_int_equal(pst_sampling_algorithm_find(&typed, "typed"), PST_OK);
+    assert_int_equal(pst_sampling_algorithm_open(&typed, "by_weight=1", &again), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "set replace to false"));
+    pst_sampling_algorithm_close(&typed);
+}
+
 static void limits_and_damage(void **state)
 {
     (void)state;
@@ -222,6 +288,7 @@ int main(void)
         cmocka_unit_test(each_relation_has_its_sample),
         cmocka_unit_test(each_relation_has_its_fanout),
         cmocka_unit_test(each_relation_has_its_fanout_in_each_hop),
+        cmocka_unit_test(weights_count_within_a_relation),
         cmocka_unit_test(limits_and_damage),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -37,10 +37,11 @@ __device__ __forceinline__ numbers numbers_of(const typed &s, int64_t *shared)
     return {mine, mine + r, mine + 2 * r};
 }
 
-/* Is the vertex of an entry in a resident partition? A wrong id is, so that it is found when it is drawn. */
-__device__ __forceinline__ bool is_resident(const typed &s, int64_t entry)
+/* Is the vertex of an entry in a resident partition? A wrong id is, so that it is found when it is drawn.
+ * BUFFERED: there are partitions. */
+template <bool BUFFERED> __device__ __forceinline__ bool is_resident(const typed &s, int64_t entry)
 {
-    if (!s.how.partition)
+    if (!BUFFERED)
         return true;
     const int64_t id = pst_cu_list_at(s.graph, entry);
     return !pst_cu_list_knows(s.graph, id) || pst_k_is_resident(&s.how, id);
@@ -48,6 +49,7 @@ __device__ __forceinline__ bool is_resident(const typed &s, int64_t entry)
 
 /* The relation of a lane's entry; -1: it has none, or the entry is too late or not resident. until: of the
  * vertex. */
+template <bool BUFFERED>
 __device__ __forceinline__ int32_t relation_of(const typed &s, pst_cu_list list, int64_t e, int32_t until)
 {
     if (e >= list.degree)
@@ -59,7 +61,7 @@ __device__ __forceinline__ int32_t relation_of(const typed &s, pst_cu_list list,
     }
     if (s.how.time && s.how.time[list.begin + e] > until)
         return -1;
-    return is_resident(s, list.begin + e) ? r : -1;
+    return is_resident<BUFFERED>(s, list.begin + e) ? r : -1;
 }
 
 __device__ __forceinline__ int32_t until_of(const typed &s, int64_t i)
@@ -79,13 +81,14 @@ __device__ __forceinline__ int64_t taken_of(const typed &s, int64_t degree, int3
 }
 
 /* Counts the entries of each relation, by all lanes of a warp. */
+template <bool BUFFERED>
 __device__ void count_entries(const typed &s, pst_cu_list list, int32_t until, int64_t *degree, int lane)
 {
     for (int r = lane; r < s.how.relations; r += PST_CU_WARP)
         degree[r] = 0;
     __syncwarp();
     for (PST_CU_ENTRIES(e, list.degree)) {
-        const int32_t r = relation_of(s, list, e, until);
+        const int32_t r = relation_of<BUFFERED>(s, list, e, until);
         const unsigned same = __match_any_sync(ALL_LANES, r);
         if (r >= 0 && lane == __ffs((int)same) - 1)
             degree[r] += __popc(same);
@@ -93,7 +96,7 @@ __device__ void count_entries(const typed &s, pst_cu_list list, int32_t until, i
     }
 }
 
-__global__ void __launch_bounds__(PST_CU_THREADS) count(typed s)
+template <bool BUFFERED> __global__ void __launch_bounds__(PST_CU_THREADS, 4) count(typed s)
 {
     PST_CU_SHARED_DYNAMIC(int64_t, shared);
     const int lane = (int)threadIdx.x % PST_CU_WARP;
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) count(typed s)
         pst_cu_list list;
         if (!pst_cu_list_of(s.graph, s.vertices[i], &list))
             pst_cu_fault(s.status, PST_E_FORMAT);
-        count_entries(s, list, until_of(s, i), of.degree, lane);
+        count_entries<BUFFERED>(s, list, until_of(s, i), of.degree, lane);
         int64_t total = 0;
         for (int r = lane; r < s.how.relations; r += PST_CU_WARP)
             total += taken_of(s, of.degree[r], s.how.fanout[r]);
@@ -184,7 +187,7 @@ __device__ __forceinline__ void put(const typed &s, const numbers &of, int64_t t
             emit(s, to + j, entry);
 }
 
-__global__ void __launch_bounds__(PST_CU_THREADS) draw(typed s)
+template <bool BUFFERED> __global__ void __launch_bounds__(PST_CU_THREADS) draw(typed s)
 {
     PST_CU_SHARED_DYNAMIC(int64_t, shared);
     const int lane = (int)threadIdx.x % PST_CU_WARP;
@@ -197,7 +200,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) draw(typed s)
         if (s.indptr[i + 1] == to)
             continue;
         (void)pst_cu_list_of(s.graph, vertex, &list);
-        count_entries(s, list, until_of(s, i), of.degree, lane);
+        count_entries<BUFFERED>(s, list, until_of(s, i), of.degree, lane);
         find_starts(s, of, lane);
         for (int32_t r = 0; r < s.how.relations; r++) {
             const int64_t degree = of.degree[r], at = to + of.start[r];
@@ -209,7 +212,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS) draw(typed s)
         }
         __syncwarp();
         for (PST_CU_ENTRIES(e, list.degree)) {
-            const int32_t r = relation_of(s, list, e, until_of(s, i));
+            const int32_t r = relation_of<BUFFERED>(s, list, e, until_of(s, i));
             const unsigned same = __match_any_sync(ALL_LANES, r);
             const int64_t position = r >= 0 ? of.seen[r] + __popc(same & lower) : 0;
             __syncwarp();
@@ -248,9 +251,11 @@ pst_rc pst_kn_sample_typed(struct pst_queue *q, const struct pst_csc *graph, con
     if (!s.counts)
         return q->rc;
     const unsigned blocks = pst_cu_grid(q, n.most > 0 ? n.most : 1, warps);
-    pst_cu_on(q, blocks, (unsigned)warps * PST_CU_WARP, bytes)(count, s);
+    pst_cu_on(q, blocks, (unsigned)warps * PST_CU_WARP, bytes)(s.how.partition ? count<true> : count<false>,
+                                                               s);
     if (pst_cu_offsets(q, s.counts, n, indptr, pst_min_i64(capacity, INT32_MAX), total) == PST_OK)
-        pst_cu_on(q, blocks, (unsigned)warps * PST_CU_WARP, bytes)(draw, s);
+        pst_cu_on(q, blocks, (unsigned)warps * PST_CU_WARP, bytes)(s.how.partition ? draw<true> : draw<false>,
+                                                                   s);
     return q->rc;
 }
 

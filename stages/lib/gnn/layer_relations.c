@@ -149,12 +149,36 @@ int64_t pst_gnn_entry_of(const struct pst_gnn_term_block *block, int64_t row)
     return from;
 }
 
+/* A block whose edges have weights, as the kernels of weighted sums see it. */
+static struct pst_block weighted_block(const struct step *s, const struct pst_gnn_term_block *block)
+{
+    return (struct pst_block){.indptr = block->indptr,
+                              .indices = block->indices,
+                              .dsts = block->dsts,
+                              .edges = block->edges,
+                              .sources = s->pass->src[s->l]};
+}
+
+/* The means of a term, from its entry `first` on. */
+static void mean_of_term(const struct step *s, const struct pst_gnn_view_of_term *t, int64_t first,
+                         int64_t rows)
+{
+    const struct view x = s->x[s->l];
+    const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
+    if (t->block->weight == NULL) {
+        s->twin->mean(s->q, t->block->indptr + first, t->block->indices, rows, x.at, x.ld,
+                      t->mixed + first * ld, ld, t->in);
+        return;
+    }
+    const struct pst_block block = weighted_block(s, t->block);
+    s->twin->weighted_sum(s->q, &block, first, rows, t->block->weight, NULL, x.at, x.ld, t->mixed, ld, t->in);
+}
+
 /* ---- forward ------------------------------------------------------------------------------------ */
 
 void pst_gnn_sum_terms(const struct step *s, int terms, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const struct view x = s->x[s->l];
     const int32_t *identity = s->batch->typed->identity;
     const int64_t ld = pst_gnn_width(layer->out), ld_in = pst_gnn_width(layer->in);
     pst_real *y = real_at(s->model, s->pass->y[s->l]),
@@ -166,9 +190,7 @@ void pst_gnn_sum_terms(const struct step *s, int terms, int64_t at, int64_t n, i
         pst_real *mixed = t.mixed + first * ld_in;
         if (rows == 0 || t.in == 0)
             continue;
-        TIMED(s, worker, PST_GNN_WORK_MEANS,
-              s->twin->mean(s->q, t.block->indptr + first, t.block->indices, rows, x.at, x.ld, mixed, ld_in,
-                            t.in));
+        TIMED(s, worker, PST_GNN_WORK_MEANS, mean_of_term(s, &t, first, rows));
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
               s->twin->gemm(s->q, false, false, rows, layer->out, t.in, 1, mixed, ld_in, t.weight, layer->out,
                             0, product, ld, 1));
@@ -216,15 +238,27 @@ static void clear_task(void *arg, int64_t block, int worker)
     clear(s, s->grad_x + at * ld, n * ld);
 }
 
-void pst_gnn_scatter_terms(const struct step *s, int terms, int64_t at, int64_t columns, int worker)
+/* The gradient of the means of a term, for some columns of the input. */
+static void spread_term(const struct step *s, const struct pst_gnn_view_of_term *t, int64_t at,
+                        int64_t columns)
 {
     const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
+    if (t->block->weight == NULL) {
+        s->twin->mean_grad_n(s->q, t->block->indptr, t->block->indices, t->block->dsts, t->block->edges,
+                             s->pass->src[s->l], t->mixed + at, ld, s->grad_x + at, ld, columns);
+        return;
+    }
+    const struct pst_block block = weighted_block(s, t->block);
+    s->twin->weighted_sum_grad(s->q, &block, t->block->weight, NULL, t->mixed + at, ld, s->grad_x + at, ld,
+                               columns);
+}
+
+void pst_gnn_scatter_terms(const struct step *s, int terms, int64_t at, int64_t columns, int worker)
+{
     for (int k = 0; k < terms; k++) {
         const struct pst_gnn_view_of_term t = pst_gnn_view_term(s, k);
         if (t.block->dsts > 0)
-            TIMED(s, worker, PST_GNN_WORK_MEANS,
-                  s->twin->mean_grad_n(s->q, t.block->indptr, t.block->indices, t.block->dsts, t.block->edges,
-                                       s->pass->src[s->l], t.mixed + at, ld, s->grad_x + at, ld, columns));
+            TIMED(s, worker, PST_GNN_WORK_MEANS, spread_term(s, &t, at, columns));
     }
 }
 

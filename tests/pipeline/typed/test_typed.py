@@ -84,6 +84,29 @@ def stages_on_a_gpu_agree_with_the_cpu():
 
 
 @test
+def edges_of_relations_are_drawn_by_weight():
+    """On a CPU and a virtual GPU, and however batches are cut; other options give other samples."""
+    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
+    try:
+        with Place() as p:
+            data = generated(p, "--edge-weights", vertices=300)
+            small = ("--epochs", 1, "--set", "params.batch=64", "--set", "params.fanout=[4,3]", "--set", "stages.trainer.params.hidden=8")
+            run = lambda options, *more, **code: p.run(TYPED, *small, "--set", f'params.options="{options}"', *more, data=data, **code)
+            base = run("by_weight=1").report
+            for more in (("--set", "stages.sampler.instances=2"), ("--set", 'stages.sampler.place={"device": "cuda:0"}')):
+                r = run("by_weight=1", *more).report
+                assert (r["digest"], r["weights_digest"]) == (base["digest"], base["weights_digest"]), more
+            gpu = run("by_weight=1", "--device", "cuda:0").report
+            assert gpu["digest"] == base["digest"] and abs(gpu["epochs"][0]["loss"] - base["epochs"][0]["loss"]) < 1e-4 * base["epochs"][0]["loss"]
+            others = [run(options).report for options in ("by_weight=1, correct=0", "")]
+            assert len({base["digest"], *(r["digest"] for r in others)}) == 3
+            assert len({base["weights_digest"], *(r["weights_digest"] for r in others)}) == 3
+            assert "set replace to false" in run("by_weight=1", "--set", "params.replace=true", code=1).err
+    finally:
+        os.environ.pop("PENSTOCK_CUDA")
+
+
+@test
 def a_gpu_reads_rows_that_fill_no_block():
     os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
     try:

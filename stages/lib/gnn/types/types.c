@@ -96,6 +96,7 @@ struct hop {
     const struct pst_gnn_terms *terms;
     const int64_t *vertices;
     const int32_t *indptr, *indices, *relation;
+    const pst_real *weight; /* NULL: edges have none */
     int64_t dsts;
     int first; /* the term of relation 0 */
 };
@@ -110,6 +111,7 @@ static struct hop hop_of(const struct pst_gnn_types *types, const struct pst_gnn
                         .indptr = pst_minibatch_at(at, mb->indptr_at[h]),
                         .indices = pst_minibatch_at(at, mb->indices_at[h]),
                         .relation = pst_minibatch_at(at, mb->relations_at[h]),
+                        .weight = mb->weights_at[h] != 0 ? pst_minibatch_at(at, mb->weights_at[h]) : NULL,
                         .dsts = mb->n[h],
                         .first = terms->n - types->relations};
 }
@@ -167,20 +169,30 @@ static int64_t block_room(const struct hop *h, int k, const struct pst_gnn_term_
     return k < h->first ? block->dsts : 2 * block->dsts + 1 + block->edges * (h->terms->compact ? 3 : 1);
 }
 
+/* The reals that a block takes. */
+static int64_t block_reals(const struct hop *h, int k, const struct pst_gnn_term_block *block)
+{
+    return k < h->first || h->weight == NULL ? 0 : block->edges;
+}
+
 struct writer { /* of one block */
     int32_t *dst, *indptr, *indices;
+    pst_real *weight; /* NULL: edges have none */
     int64_t dsts, edges;
 };
 
-/* Gives every block its place from *to on. */
+/* Gives every block its place from *to on, and from *real on. */
 static void place_hop(const struct hop *h, struct pst_gnn_term_block *block, struct writer *w,
-                      int32_t *identity, int32_t **to)
+                      int32_t *identity, int32_t **to, pst_real **real)
 {
     for (int k = 0; k < h->terms->n; k++) {
         w[k] = (struct writer){.dst = *to};
         w[k].indptr = k < h->first ? identity : w[k].dst + block[k].dsts;
         w[k].indices = k < h->first ? w[k].dst : w[k].indptr + block[k].dsts + 1;
         *to += block_room(h, k, &block[k]);
+        w[k].weight = block_reals(h, k, &block[k]) > 0 ? *real : NULL;
+        *real += block_reals(h, k, &block[k]);
+        block[k].weight = w[k].weight;
         block[k].dst = w[k].dst;
         block[k].indptr = w[k].indptr;
         block[k].indices = w[k].indices;
@@ -200,11 +212,26 @@ static void write_hop(const struct hop *h, struct writer *w)
                 of->indptr[of->dsts] = (int32_t)of->edges;
                 of->dst[of->dsts++] = (int32_t)d;
             }
+            if (of->weight != NULL)
+                of->weight[of->edges] = h->weight[e];
             of->indices[of->edges++] = h->indices[e];
         }
     }
     for (int k = h->first; k < h->terms->n; k++)
         w[k].indptr[w[k].dsts] = (int32_t)w[k].edges;
+}
+
+/* The weights of each destination's edges become shares of their sum. If it is 0, they are equal. */
+static void share(const struct pst_gnn_term_block *block, pst_real *weight)
+{
+    for (int64_t i = 0; i < block->dsts; i++) {
+        double sum = 0;
+        for (int32_t e = block->indptr[i]; e < block->indptr[i + 1]; e++)
+            sum += (double)weight[e];
+        for (int32_t e = block->indptr[i]; e < block->indptr[i + 1]; e++)
+            weight[e] = (pst_real)(sum > 0 ? (double)weight[e] / sum
+                                           : 1.0 / (double)(block->indptr[i + 1] - block->indptr[i]));
+    }
 }
 
 /* Lists the distinct sources of a relation, behind its edges. mark: 0 for each row, as it is again at the
@@ -234,7 +261,7 @@ pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_
     struct writer w[PST_GNN_TERMS_MAX];
     const int64_t identity = mb->n[terms->compact ? mb->hops : mb->hops - 1] + 1,
                   marks = terms->compact ? mb->n[mb->hops] : 0;
-    int64_t room = identity + marks;
+    int64_t room = identity + marks, reals = 0;
     pst_rc rc = PST_OK;
     for (uint32_t h = 0; h < mb->hops && rc == PST_OK; h++) {
         if (mb->relations_at[h] == 0)
@@ -243,22 +270,29 @@ pst_rc pst_gnn_typed_batch_fill(struct pst_gnn_typed_batch *b, const struct pst_
                             "parameter algorithm of the planner and the sampler to typed");
         const struct hop hop = hop_of(types, terms, mb, slot, h);
         rc = count_hop(&hop, b->block[h]);
-        for (int k = 0; k < terms->n && rc == PST_OK; k++)
+        for (int k = 0; k < terms->n && rc == PST_OK; k++) {
             room += block_room(&hop, k, &b->block[h][k]);
+            reals += block_reals(&hop, k, &b->block[h][k]);
+        }
     }
+    room += room & 1; /* the reals come last, and lie on a multiple of their size */
     if (rc == PST_OK)
-        rc = grow(b, room);
+        rc = grow(b, room + reals * (int64_t)(sizeof(pst_real) / sizeof *b->memory));
     if (rc != PST_OK)
         return rc;
     for (int64_t i = 0; i < identity; i++)
         b->memory[i] = (int32_t)i;
     b->identity = b->memory;
     int32_t *mark = b->memory + identity, *to = mark + marks;
+    pst_real *real = (pst_real *)(void *)(b->memory + room);
     memset(mark, 0, (size_t)marks * sizeof *mark);
     for (uint32_t h = 0; h < mb->hops; h++) {
         const struct hop hop = hop_of(types, terms, mb, slot, h);
-        place_hop(&hop, b->block[h], w, b->memory, &to);
+        place_hop(&hop, b->block[h], w, b->memory, &to, &real);
         write_hop(&hop, w);
+        for (int k = hop.first; k < terms->n; k++)
+            if (w[k].weight != NULL)
+                share(&b->block[h][k], w[k].weight);
         for (int k = hop.first; k < terms->n && terms->compact; k++)
             compact(&b->block[h][k], mark, w[k].indices + b->block[h][k].edges);
     }

@@ -2,7 +2,7 @@
  * a type are consecutive. The dataset has its features (common/store/dataset/rows.h).
  *
  * Such a layer is a sum of terms. A term has a weight of its own, and multiplies the mean over the neighbours
- * of one relation, or the vertex's own row.
+ * of one relation, or the vertex's own row. If edges have weights, the mean is a weighted one.
  *
  * Owner: the caller; none of these functions allocates, but for struct pst_gnn_typed_batch. Threads: one. */
 #ifndef PST_GNN_TYPES_H
@@ -53,6 +53,9 @@ PST_API void pst_gnn_terms_of(struct pst_gnn_terms *terms, const struct pst_gnn_
 struct pst_gnn_term_block {
     int64_t dsts, edges;
     const int32_t *dst, *indptr, *indices;
+    /* Of a relation, if the minibatch's edges have weights: those of each edge, which sum to 1 at each
+     * destination. NULL: the edges of a destination are equal. */
+    const pst_real *weight;
     /* With `compact`, of a relation: its distinct sources, in the order of their first edges; and for each
      * edge the place of its source there. */
     int64_t srcs;

@@ -1,6 +1,7 @@
-/* typed.c: uniform sampling for each relation: a vertex gets `fanout` in-neighbours of each of its relations.
- * A relation and a vertex together are drawn for as one vertex of a graph without types, so a graph of one
- * relation gets the sample that `uniform` draws. */
+/* typed.c: sampling for each relation: a vertex gets `fanout` in-neighbours of each of its relations. A
+ * relation and a vertex together are drawn for as one vertex of a graph without types, so a graph of one
+ * relation gets the sample that `uniform` draws; or, by the weights of edges, that `weighted` draws. */
+#include <float.h>
 #include <stdlib.h>
 
 #include "common/error.h"
@@ -10,6 +11,7 @@
 #include "stages/lib/sampling/algorithms/algorithms.h"
 
 struct typed {
+    bool by_weight, correct;
     struct pst_ints fanouts;    /* of each relation; none: the fanout of the hop */
     const int64_t *by_relation; /* (relations, hops), or NULL: as in pst_sampling_setup */
     const int64_t *of_hop;      /* the fanout of each hop */
@@ -22,6 +24,7 @@ struct typed {
     int32_t *fanout;  /* of each relation, in the hop that is drawn */
     int64_t *scratch; /* pst_k_typed_words */
     int64_t words;
+    const float *edge_weight, *device_edge_weight; /* if by_weight */
     const int32_t *device_relation;
     int32_t *device_fanout; /* (hops, relations) */
 };
@@ -35,6 +38,19 @@ static const struct pst_sampling_option options[] = {
      .help =
          "number of neighbours of each relation in every hop, in the order of the dataset's relations, for "
          "example 10:5:0; replaces fanout"},
+    {.name = "by_weight",
+     .type = PST_PARAM_BOOL,
+     .max = 1,
+     .into = offsetof(struct typed, by_weight),
+     .help = "1: neighbours are drawn by the weights of their edges, without replacement"},
+    {.name = "correct",
+     .type = PST_PARAM_BOOL,
+     .def = 1,
+     .max = 1,
+     .into = offsetof(struct typed, correct),
+     .help =
+         "with by_weight: 1: a drawn edge counts 1 over its chance to be drawn, so that means estimate those "
+         "of all neighbours of a relation; 0: drawn edges count alike, so that means favour heavy edges"},
     {0},
 };
 
@@ -91,6 +107,19 @@ static pst_rc open_typed(void *state, const struct pst_sampling_setup *setup)
         return pst_fail(PST_E_ARG,
                         "options: fanouts cannot be set, because the parameter fanout has numbers for "
                         "each edge type already: remove one of them");
+    if (t->by_weight && setup->replace)
+        return pst_fail(PST_E_ARG,
+                        "options: by_weight draws without replacement, but the parameter replace is "
+                        "true: set replace to false");
+    if (t->by_weight && ds->edge_weights.map == NULL)
+        return pst_fail(PST_E_ARG,
+                        "options: by_weight is 1, but the dataset %s has no weights of edges (array "
+                        "edge_weights): `penstock "
+                        "import` reads them with --edge-weights or --weight-column, and `penstock gen "
+                        "--edge-weights` makes "
+                        "random ones",
+                        ds->dir);
+    t->edge_weight = t->by_weight ? ds->edge_weights.map : NULL;
     t->by_relation = setup->fanout_by_relation;
     t->of_hop = setup->fanout;
     t->hops = setup->hops;
@@ -114,8 +143,8 @@ static void close_typed(void *state)
 
 static int traits(const void *state)
 {
-    (void)state;
-    return PST_SAMPLING_TYPED | PST_SAMPLING_REPLAYS;
+    const struct typed *t = state;
+    return PST_SAMPLING_TYPED | PST_SAMPLING_REPLAYS | (t->by_weight && t->correct ? PST_SAMPLING_WEIGHS : 0);
 }
 
 static struct pst_sampling_bound bound(const void *state, const struct pst_csc *graph, int hop,
@@ -149,7 +178,8 @@ static int64_t put_fanouts(const struct typed *t, int hop, int64_t fanout, int32
 /* Makes room for draws of at most `most` neighbours of a vertex. */
 static pst_rc grow(struct typed *t, int64_t most)
 {
-    const int64_t words = pst_k_typed_words(t->relations, most);
+    const int64_t words =
+        t->by_weight ? pst_k_weighted_typed_words(t->relations, most) : pst_k_typed_words(t->relations, most);
     if (words <= t->words)
         return PST_OK;
     free(t->scratch);
@@ -162,22 +192,43 @@ static pst_rc grow(struct typed *t, int64_t most)
     return PST_OK;
 }
 
-/* Names an edge whose relation does not exist, if that is what the kernel found. */
+/* Says what is wrong with an edge of a vertex, if something is. */
+static pst_rc check_edge(const struct typed *t, int64_t vertex, int64_t edge)
+{
+    if (t->relation != NULL && (t->relation[edge] < 0 || t->relation[edge] >= t->relations))
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: an edge of vertex %lld has relation %d, but there are only %d relations; `penstock "
+            "verify` shows details",
+            t->dataset->edge_relation.path, (long long)vertex, t->relation[edge], t->relations);
+    if (t->by_weight && !(t->edge_weight[edge] >= 0 && t->edge_weight[edge] <= FLT_MAX))
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: an edge of vertex %lld has the weight %g; expected finite numbers of at least 0; "
+            "`penstock verify` shows details",
+            t->dataset->edge_weights.path, (long long)vertex, (double)t->edge_weight[edge]);
+    return PST_OK;
+}
+
+/* Names an edge that is wrong, if that is what the kernel found. */
 static pst_rc explain(const struct typed *t, const struct pst_sampling_hop *h)
 {
-    for (int64_t i = 0; i < h->n && t->relation != NULL; i++) {
+    pst_rc rc = PST_OK;
+    for (int64_t i = 0; i < h->n && rc == PST_OK; i++) {
         const int64_t v = h->vertices[i];
         if (v < 0 || v >= h->graph->vertices)
             return PST_E_FORMAT;
         for (int64_t e = pst_max_i64(0, h->graph->indptr[v]);
-             e < pst_min_i64(h->graph->edges, h->graph->indptr[v + 1]); e++)
-            if (t->relation[e] < 0 || t->relation[e] >= t->relations)
-                return pst_fail(PST_E_FORMAT,
-                                "%s: an edge of vertex %lld has relation %d, but there are only %d "
-                                "relations; `penstock verify` shows details",
-                                t->dataset->edge_relation.path, (long long)v, t->relation[e], t->relations);
+             e < pst_min_i64(h->graph->edges, h->graph->indptr[v + 1]) && rc == PST_OK; e++)
+            rc = check_edge(t, v, e);
     }
     return PST_E_FORMAT;
+}
+
+static struct pst_k_weighted_edges edges_of(const float *edge_weight, const struct pst_sample_key *key)
+{
+    return (struct pst_k_weighted_edges){
+        edge_weight, pst_rng_stream_of(PST_RNG_SAMPLE, key->seed, key->epoch, key->batch, key->hop)};
 }
 
 static pst_rc draw(void *state, const struct pst_sampling_hop *h)
@@ -187,27 +238,40 @@ static pst_rc draw(void *state, const struct pst_sampling_hop *h)
     if (rc != PST_OK)
         return rc;
     const struct pst_k_typed how = kernel_of(t, t->relation, t->fanout);
-    rc = pst_k_sample_typed(NULL, h->graph, &how, h->key, h->vertices, h->n, t->scratch, h->indptr, h->out,
-                            h->relation, h->capacity);
+    const struct pst_k_weighted_edges edges = edges_of(t->edge_weight, h->key);
+    rc = t->by_weight
+             ? pst_k_sample_weighted_typed(NULL, h->graph, &edges, &how, h->vertices, h->n, t->scratch,
+                                           h->indptr, h->out, h->weight, h->relation, h->capacity)
+             : pst_k_sample_typed(NULL, h->graph, &how, h->key, h->vertices, h->n, t->scratch, h->indptr,
+                                  h->out, h->relation, h->capacity);
     return rc == PST_E_FORMAT ? explain(t, h) : rc;
 }
 
-/* The relations of the edges, and the fanouts of all hops, in the device's memory. */
+/* Copies an array with a value of 4 bytes for each edge to the device; NULL: there is none. */
+static pst_rc place_edges(const struct typed *t, struct pst_device *device, const void *from,
+                          const char *what, void **at)
+{
+    const uint64_t bytes = (uint64_t)t->edges * 4;
+    if (from == NULL)
+        return PST_OK;
+    const pst_rc rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, bytes, what, at);
+    return rc == PST_OK ? device->twin->copy(device->q, *at, from, bytes) : rc;
+}
+
+/* The relations and weights of the edges, and the fanouts of all hops, in the device's memory. */
 static pst_rc place(void *state, struct pst_device *device)
 {
     struct typed *t = state;
     const uint64_t row = (uint64_t)t->relations * sizeof *t->fanout;
-    void *relation = NULL, *fanout = NULL;
+    void *relation = NULL, *weight = NULL, *fanout = NULL;
     if (t->device_fanout != NULL)
         return PST_OK;
     pst_rc rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)t->hops * row,
                                 "the fanouts of relations", &fanout);
-    if (rc == PST_OK && t->relation != NULL) {
-        const uint64_t bytes = (uint64_t)t->edges * sizeof *t->relation;
-        rc = pst_device_take(device, PST_TWIN_MEMORY_DEVICE, bytes, "the relations of edges", &relation);
-        if (rc == PST_OK)
-            rc = device->twin->copy(device->q, relation, t->relation, bytes);
-    }
+    if (rc == PST_OK)
+        rc = place_edges(t, device, t->relation, "the relations of edges", &relation);
+    if (rc == PST_OK)
+        rc = place_edges(t, device, t->edge_weight, "the weights of edges", &weight);
     for (int h = 0; h < t->hops && rc == PST_OK; h++) {
         (void)put_fanouts(t, h, t->of_hop[h], t->fanout);
         rc = device->twin->copy(device->q, (char *)fanout + (uint64_t)h * row, t->fanout, row);
@@ -215,6 +279,7 @@ static pst_rc place(void *state, struct pst_device *device)
             rc = pst_device_wait(device); /* t->fanout changes */
     }
     t->device_relation = relation;
+    t->device_edge_weight = weight;
     t->device_fanout = fanout;
     return rc;
 }
@@ -224,6 +289,11 @@ static pst_rc draw_on_device(void *state, const struct pst_sampling_device_hop *
     const struct typed *t = state;
     const struct pst_k_typed how =
         kernel_of(t, t->device_relation, t->device_fanout + (int64_t)h->key->hop * t->relations);
+    const struct pst_k_weighted_edges edges = edges_of(t->device_edge_weight, h->key);
+    if (t->by_weight)
+        return h->device->twin->sample_weighted_typed_n(h->device->q, h->graph, &edges, &how, h->vertices,
+                                                        h->n, NULL, h->indptr, h->out, h->weight, h->relation,
+                                                        h->capacity, h->total);
     return h->device->twin->sample_typed_n(h->device->q, h->graph, &how, h->key, h->vertices, h->n, NULL,
                                            h->indptr, h->out, h->relation, h->capacity, h->total);
 }
