@@ -3,7 +3,7 @@
 set -uo pipefail
 export PENSTOCK_TWIN_SHAPES=1000
 bad=0
-for test in "${BUILD:-build}"/tests/kernel/test_twin_*; do
+for test in "${BUILD:-build}"/tests/{kernel,sampling}/test_twin_*; do
     case $test in *.d) continue ;; esac
     "$test" || bad=1
 done
