@@ -31,7 +31,8 @@ enum pst_array_id {
     PST_ARRAY_TARGETS,      /* since version 8 */
     PST_ARRAY_EDGE_TIMES,   /* since version 9 */
     PST_ARRAY_VERTEX_TIMES,
-    PST_ARRAY_COUNT /* the number of arrays */
+    PST_ARRAY_OLD_IDS, /* since version 10 */
+    PST_ARRAY_COUNT    /* the number of arrays */
 };
 
 #endif

@@ -100,7 +100,9 @@ struct pst_dataset {
     struct pst_array edge_weights; /* float32 (edges): of each entry of indices, at least 0; or path empty */
     struct pst_array edge_times;   /* int32 (edges): of each entry of indices, at least 0; or path empty */
     struct pst_array vertex_times; /* int32 (vertices), at least 0; or path empty */
-    int vertex_types;              /* 0: all vertices are of one type, and so are all edges */
+    struct pst_array
+        old_ids;      /* int64 (vertices): each vertex's id before `penstock reorder`; or path empty */
+    int vertex_types; /* 0: all vertices are of one type, and so are all edges */
     struct pst_vertex_type *vertex_type;
     int edge_types; /* equal to relations; edge_relation has the type of each edge */
     struct pst_edge_type *edge_type;

@@ -200,8 +200,8 @@ struct edit {
 };
 
 static const struct edit edits[] = {
-    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 10", "expected version 1 to 9, found 10"},
-    {"\"penstock_dataset\": 1,", "", "expected version 1 to 9, found 0"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11", "expected version 1 to 10, found 11"},
+    {"\"penstock_dataset\": 1,", "", "expected version 1 to 10, found 0"},
     {"\"vertices\": 4", "\"vertices\": 5", "indptr.shape: expected 6 rows, found 5"},
     {"\"vertices\": 4", "\"vertices\": -4", "vertices: expected 0 to"},
     {"\"vertices\": 4", "\"vertices\": 4.0", "vertices: expected an integer"},

@@ -39,6 +39,7 @@ struct pst_array *pst_manifest_dataset_array(struct pst_dataset *ds, enum pst_ar
     case PST_ARRAY_TARGETS: return &ds->targets;
     case PST_ARRAY_EDGE_TIMES: return &ds->edge_times;
     case PST_ARRAY_VERTEX_TIMES: return &ds->vertex_times;
+    case PST_ARRAY_OLD_IDS: return &ds->old_ids;
     default: return &ds->split[id - PST_ARRAY_TRAIN];
     }
 }

@@ -15,11 +15,15 @@
 #include "common/store/dataset/manifest_impl.h"
 
 static const char *const array_names[PST_ARRAY_COUNT] = {
-    "indptr",     "indices",       "features",          "labels",         "train",        "val",
-    "test",       "relations",     "triples_train",     "triples_val",    "triples_test", "ids",
-    "names_at",   "names",         "relation_names_at", "relation_names", "edges_train",  "edges_val",
-    "edges_test", "negatives_val", "negatives_test",    "multilabels",    "edge_weights", "targets",
-    "edge_times", "vertex_times"};
+    "indptr",         "indices",       "features",
+    "labels",         "train",         "val",
+    "test",           "relations",     "triples_train",
+    "triples_val",    "triples_test",  "ids",
+    "names_at",       "names",         "relation_names_at",
+    "relation_names", "edges_train",   "edges_val",
+    "edges_test",     "negatives_val", "negatives_test",
+    "multilabels",    "edge_weights",  "targets",
+    "edge_times",     "vertex_times",  "old_ids"};
 static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
                                        "id_dtype",         "feature_dim", "classes",    "stride_bytes",
                                        "stripes",          "arrays",      "provenance", "relation_types",
@@ -159,12 +163,13 @@ void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, str
 /* Arrays that a version has. */
 static unsigned array_ids(int64_t version)
 {
-    return version < 2   ? PST_ARRAY_RELATIONS
-           : version < 3 ? PST_ARRAY_EDGES_TRAIN
-           : version < 7 ? PST_ARRAY_EDGE_WEIGHTS
-           : version < 8 ? PST_ARRAY_TARGETS
-           : version < 9 ? PST_ARRAY_EDGE_TIMES
-                         : PST_ARRAY_COUNT;
+    return version < 2    ? PST_ARRAY_RELATIONS
+           : version < 3  ? PST_ARRAY_EDGES_TRAIN
+           : version < 7  ? PST_ARRAY_EDGE_WEIGHTS
+           : version < 8  ? PST_ARRAY_TARGETS
+           : version < 9  ? PST_ARRAY_EDGE_TIMES
+           : version < 10 ? PST_ARRAY_OLD_IDS
+                          : PST_ARRAY_COUNT;
 }
 
 static void read_arrays(struct pst_manifest *m, json_t *root, int64_t version, struct pst_problems *problems)
@@ -279,6 +284,7 @@ static void check_extras(const struct pst_manifest *m, struct pst_problems *prob
     check_extra(m, PST_ARRAY_EDGE_TIMES, PST_I32, m->edges, 1, problems);
     check_extra(m, PST_ARRAY_VERTEX_TIMES, PST_I32, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_IDS, PST_I64, m->vertices, 1, problems);
+    check_extra(m, PST_ARRAY_OLD_IDS, PST_I64, m->vertices, 1, problems);
     check_extra(m, PST_ARRAY_NAMES_AT, PST_I64, m->vertices + 1, 1, problems);
     check_extra(m, PST_ARRAY_NAMES, PST_U8, -1, 1, problems);
     check_extra(m, PST_ARRAY_RELATION_NAMES_AT, PST_I64, m->relations + 1, 1, problems);
@@ -439,7 +445,8 @@ static int least_version(const struct pst_manifest *m)
                                                 : i < PST_ARRAY_EDGE_WEIGHTS ? 3
                                                 : i < PST_ARRAY_TARGETS      ? 7
                                                 : i < PST_ARRAY_EDGE_TIMES   ? 8
-                                                                             : 9);
+                                                : i < PST_ARRAY_OLD_IDS      ? 9
+                                                                             : 10);
     return version;
 }
 

@@ -195,6 +195,21 @@ static void check_times(struct verify *v, const int32_t *x, int64_t first, int64
                         v->path, first + i, x[i]);
 }
 
+/* Each vertex had another id. The highest bit of its owner says that one has this id. */
+static void check_old_ids(struct verify *v, const int64_t *x, int64_t first, int64_t n)
+{
+    const uint8_t taken = 0x80;
+    for (int64_t i = 0; i < n; i++) {
+        check_id(v, first + i, x[i]);
+        if (x[i] < 0 || x[i] >= v->ds.vertices)
+            continue;
+        if ((v->owner[x[i]] & taken) != 0 && tell(v))
+            pst_problem(&v->problems, "%s: entry %" PRId64 ": the id %" PRId64 " is there a second time",
+                        v->path, first + i, x[i]);
+        v->owner[x[i]] |= taken;
+    }
+}
+
 /* NaN: not known. */
 static void check_targets(struct verify *v, const float *x, int64_t first, int64_t n)
 {
@@ -234,6 +249,7 @@ static const char *check_items(struct verify *v, const void *x, int64_t first, i
     case PST_ARRAY_TARGETS:
         check_targets(v, x, first, n);
         return "checksum, every target finite or not known";
+    case PST_ARRAY_OLD_IDS: check_old_ids(v, x, first, n); return "checksum, every id once";
     case PST_ARRAY_EDGE_TIMES:
     case PST_ARRAY_VERTEX_TIMES: check_times(v, x, first, n); return "checksum, every time at least 0";
     case PST_ARRAY_IDS:

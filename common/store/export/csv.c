@@ -35,19 +35,21 @@ static void put_name(const struct pst_array *names_at, const struct pst_array *n
     put_text(f, (const char *)names->map + at[k], (size_t)(at[k + 1] - at[k]));
 }
 
-/* What the source called a vertex; of several types: the type, and the number within it. */
+/* What the source called a vertex; of several types: the type, and the number within it. A reordered dataset
+ * keeps the number that the vertex had before. */
 static void put_vertex(const struct pst_dataset *ds, FILE *f, int64_t v)
 {
+    const int64_t *old = ds->old_ids.map;
     if (ds->vertex_types > 0) {
         const struct pst_vertex_type *t = pst_export_type_of(ds, v);
         put_text(f, t->name, strlen(t->name));
-        (void)fprintf(f, ",%" PRId64, v - t->first);
+        (void)fprintf(f, ",%" PRId64, (old != NULL ? old[v] : v) - t->first);
     } else if (ds->ids.map != NULL) {
         (void)fprintf(f, "%" PRId64, ((const int64_t *)ds->ids.map)[v]);
     } else if (ds->names_at.map != NULL) {
         put_name(&ds->names_at, &ds->names, f, v);
     } else {
-        (void)fprintf(f, "%" PRId64, v);
+        (void)fprintf(f, "%" PRId64, old != NULL ? old[v] : v);
     }
 }
 
@@ -223,6 +225,7 @@ static pst_rc csv_features(struct pst_export_job *x, int type)
     const int64_t rows = t == NULL ? ds->vertices : t->vertices,
                   dim = t == NULL ? ds->feature_dim : t->feature_dim;
     const enum pst_dtype dtype = t == NULL ? ds->features.dtype : t->features.dtype;
+    const int64_t *old = ds->old_ids.map;
     char name[32] = "features.csv";
     if (dim == 0)
         return PST_OK;
@@ -239,7 +242,7 @@ static pst_rc csv_features(struct pst_export_job *x, int type)
         if (t == NULL)
             put_vertex(ds, f, v);
         else
-            (void)fprintf(f, "%" PRId64, v);
+            (void)fprintf(f, "%" PRId64, old != NULL ? old[t->first + v] - t->first : v);
         for (int64_t j = 0; j < dim; j++) {
             (void)fputc(',', f);
             put_float(f, pst_feature_value(row, dtype, j));
@@ -342,7 +345,8 @@ static pst_rc csv_kept(struct pst_export_job *x, json_t *kept)
     pst_rc rc = PST_OK;
     for (unsigned i = PST_ARRAY_RELATIONS; i < PST_ARRAY_COUNT && rc == PST_OK; i++) {
         const struct pst_array *a = pst_manifest_dataset_array((struct pst_dataset *)x->ds, i);
-        if (a->map == NULL || (i == PST_ARRAY_RELATIONS && x->ds->vertex_types > 0))
+        if (a->map == NULL || (i == PST_ARRAY_RELATIONS && x->ds->vertex_types > 0) ||
+            i == PST_ARRAY_OLD_IDS) /* the tables have them */
             continue;
         (void)json_array_append_new(kept, json_string(pst_array_id_name(i)));
         if (i == PST_ARRAY_MULTILABELS)

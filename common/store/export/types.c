@@ -28,6 +28,13 @@ const struct pst_vertex_type *pst_export_type_of(const struct pst_dataset *ds, i
     return t;
 }
 
+static pst_rc put_line(struct outputs *o, int k, const int64_t end[2])
+{
+    (void)fprintf(o->text[k], "%" PRId64 ",%" PRId64 "\n", end[0], end[1]);
+    return PST_OK;
+}
+
+/* Text has the ids that vertices had before they were reordered, arrays have those that they have. */
 static pst_rc put_edge(struct outputs *o, int64_t v, int64_t i, put_fn *put)
 {
     const struct pst_dataset *ds = o->x->ds;
@@ -44,7 +51,11 @@ static pst_rc put_edge(struct outputs *o, int64_t v, int64_t i, put_fn *put)
                         "%s: edge %" PRId64 " has type %s, but goes from vertex %" PRId64 " to %" PRId64
                         ", whose types do not match",
                         ds->edge_relation.path, i, ds->edge_type[r].name, u, v);
-    return put(o, r - o->first, end);
+    const int64_t *old = put == put_line ? ds->old_ids.map : NULL;
+    if (old == NULL)
+        return put(o, r - o->first, end);
+    const int64_t old_end[2] = {old[u] - source->first, old[v] - target->first};
+    return put(o, r - o->first, old_end);
 }
 
 /* Every edge of the types in turn, in the order of the dataset. */
@@ -59,12 +70,6 @@ static pst_rc each_edge(struct outputs *o, put_fn *put)
             rc = pst_progress_add(o->x->progress, (uint64_t)(indptr[v + 1] - indptr[v]));
     }
     return rc;
-}
-
-static pst_rc put_line(struct outputs *o, int k, const int64_t end[2])
-{
-    (void)fprintf(o->text[k], "%" PRId64 ",%" PRId64 "\n", end[0], end[1]);
-    return PST_OK;
 }
 
 static pst_rc put_entry(struct outputs *o, int k, const int64_t end[2])

@@ -88,7 +88,7 @@ static struct lookup_name number_name(int64_t number, char digits[DIGITS_MAX])
 static struct lookup_name vertex_name(const struct lookup *l, int64_t vertex, char digits[DIGITS_MAX])
 {
     const struct pst_dataset *ds = &l->ds;
-    const int64_t *ids = ds->ids.map;
+    const int64_t *ids = ds->ids.map ? ds->ids.map : ds->old_ids.map;
     return ds->names_at.map ? name_at(&ds->names_at, &ds->names, vertex)
                             : number_name(ids ? ids[vertex] : vertex, digits);
 }
@@ -133,7 +133,7 @@ static void found(const struct wanted *sorted, int64_t n, struct lookup_name nam
 
 pst_rc lookup_vertices(const struct lookup *l, const struct lookup_name *names, int64_t n, int64_t *vertex)
 {
-    const bool numbers = !l->ds.names_at.map && !l->ds.ids.map;
+    const bool numbers = !l->ds.names_at.map && !l->ds.ids.map && !l->ds.old_ids.map;
     for (int64_t i = 0; i < n; i++)
         vertex[i] = numbers ? number_of(&names[i], l->ds.vertices) : -1;
     if (numbers || n == 0)

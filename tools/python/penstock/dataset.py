@@ -120,7 +120,7 @@ class Dataset:
             return None if stored is None else stored[:, :self.feature_dim]
         known = ("indptr", "indices", "labels", "train", "val", "test", "relations", "triples_train", "triples_val",
                  "triples_test", "ids", "edges_train", "edges_val", "edges_test", "negatives_val", "negatives_test",
-                 "multilabels", "edge_weights", "targets", "edge_times", "vertex_times")
+                 "multilabels", "edge_weights", "targets", "edge_times", "vertex_times", "old_ids")
         if name in known:
             return self.array(name)
         raise AttributeError(name)
@@ -144,7 +144,7 @@ class Dataset:
 
     def name_of(self, vertex):
         """What the source called a vertex: text, a number, or the vertex itself where it was that."""
-        return self._name("names", vertex, self.ids)
+        return self._name("names", vertex, self.ids if self.ids is not None else self.old_ids)
 
     def relation_name(self, relation):
         return self._name("relation_names", relation, None)
