@@ -20,6 +20,17 @@ static int export_any(int argc, char **argv)
     return cmd_export(argc, argv);
 }
 
+/* A prediction of what an order would save has options of its own. */
+static int inspect_any(int argc, char **argv)
+{
+    bool reorder = false, help = false;
+    for (int i = 1; i < argc; i++) {
+        reorder = reorder || strncmp(argv[i], "--reorder", sizeof "--reorder" - 1) == 0;
+        help = help || strcmp(argv[i], "--help") == 0;
+    }
+    return reorder && !help ? cmd_inspect_reorder(argc, argv) : cmd_inspect(argc, argv);
+}
+
 static const struct command commands[] = {
     {"run", cmd_run, "run a pipeline"},
     {"demo", cmd_demo, "generate a small dataset, and train on it"},
@@ -35,6 +46,7 @@ static const struct command commands[] = {
     {"import", cmd_import, "import a dataset"},
     {"split", cmd_split, "make or replace a dataset's splits"},
     {"convert", cmd_convert, "make a dataset with features of another dtype or stride"},
+    {"reorder", cmd_reorder, "give vertices new numbers, so that batches read less"},
     {"features", cmd_features, "give a topology random features"},
     {"infer", cmd_infer, "compute embeddings and predictions of all vertices"},
     {"export", export_any, "write a dataset, or the embeddings of a run, for other programs"},
@@ -42,7 +54,7 @@ static const struct command commands[] = {
     {"predict", cmd_predict, "score edges, or find their best ends, with a run's embeddings"},
     {"rm", cmd_rm, "remove a dataset, with its stripes on other drives"},
     {"store", cmd_store, "write a dataset's rows to raw NVMe drives"},
-    {"inspect", cmd_inspect, "say what is in a dataset"},
+    {"inspect", inspect_any, "say what is in a dataset"},
     {"verify", cmd_verify, "read a whole dataset and check it"},
     {"disks", cmd_disks, "list NVMe drives, and hand them over"},
     {"bench", cmd_bench, "measure how many requests a second a backend moves"},

@@ -20,6 +20,16 @@ uint64_t pst_stride_for(int64_t dim, enum pst_dtype dtype)
     return (padded - row) * 8 <= row ? padded : row;
 }
 
+uint64_t pst_stride_packed(int64_t dim, enum pst_dtype dtype)
+{
+    assert(dim >= 0 && dim <= INT64_MAX / 16);
+    const uint64_t row = (uint64_t)dim * pst_dtype_bytes(dtype);
+    uint64_t stride = pst_dtype_bytes(dtype);
+    while (stride < row && stride < PST_SECTOR)
+        stride *= 2;
+    return row > PST_SECTOR ? pst_align_up(row, PST_SECTOR) : stride;
+}
+
 pst_rc pst_stride_check(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype)
 {
     uint64_t item = pst_dtype_bytes(dtype), row = (uint64_t)dim * item;

@@ -10,6 +10,10 @@ PST_BEGIN_DECLS
  * that packs a sector if that costs as little; else no padding. */
 PST_API uint64_t pst_stride_for(int64_t dim, enum pst_dtype dtype);
 
+/* Stride in bytes with which no row shares a sector with a part of another row: the smallest power of two
+ * that holds the row, or whole sectors. */
+PST_API uint64_t pst_stride_packed(int64_t dim, enum pst_dtype dtype);
+
 /* Checks a stride that the user gave: 0 (none), or a multiple of an element's size that holds dim elements.
  * Fails: PST_E_ARG. */
 PST_API PST_MUST_USE pst_rc pst_stride_check(uint64_t stride_bytes, int64_t dim, enum pst_dtype dtype);

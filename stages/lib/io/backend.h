@@ -34,9 +34,9 @@ struct pst_io_file {
 };
 
 /* Opens path. If direct I/O is wanted but not possible, note says why; otherwise it is "". */
-PST_MUST_USE pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct, bool writable,
-                                     char note[PST_IO_NOTE_BYTES]);
-void pst_io_file_close(struct pst_io_file *file);
+PST_API PST_MUST_USE pst_rc pst_io_file_open(struct pst_io_file *file, const char *path, bool direct,
+                                             bool writable, char note[PST_IO_NOTE_BYTES]);
+PST_API void pst_io_file_close(struct pst_io_file *file);
 
 struct pst_io_op {
     uint32_t file;

@@ -11,6 +11,8 @@ int cmd_split(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_features(int argc, char **argv);
+int cmd_reorder(int argc, char **argv);
+int cmd_inspect_reorder(int argc, char **argv); /* inspect, with --reorder */
 int cmd_rm(int argc, char **argv);
 int cmd_infer(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

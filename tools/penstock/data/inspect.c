@@ -16,13 +16,18 @@
 
 static const char help[] =
     "usage: penstock inspect DIR [--features] [--json] [--quiet]\n"
+    "       penstock inspect DIR --reorder access|degree|bfs|metis|all [--pack] [OPTION]...\n"
     "Describes the dataset in DIR: counts, sizes, dtypes, stride, splits, degrees, labels and the values of\n"
     "features. A table says which share of accesses a cache of a given size would serve.\n"
     "It reads the topology, the labels and a sample of at most 256 MiB of the features. It does not check\n"
     "checksums; `penstock verify` does.\n\n"
     "  --features         read all features\n"
     "  --json             print JSON\n"
-    "  --quiet            show no progress line\n";
+    "  --quiet            show no progress line\n"
+    "  --reorder ORDER    predict how many bytes an epoch would read after `penstock reorder --by ORDER`, "
+    "and "
+    "what it\n"
+    "                     reads now. Options: those of reorder (`penstock reorder --help`), and --json\n";
 
 /* Names come from files of others: control characters would reach the terminal. */
 static char plain(char c)
@@ -274,11 +279,11 @@ static void say(struct inspection *in)
 
 int cmd_inspect(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'},
-                                            {"features", no_argument, NULL, 'f'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"help", no_argument, NULL, 'h'},          {"features", no_argument, NULL, 'f'},
+        {"json", no_argument, NULL, 'j'},          {"quiet", no_argument, NULL, 'q'},
+        {"reorder", required_argument, NULL, 'r'}, /* of another file */
+        {"pack", no_argument, NULL, 'r'},          {NULL, 0, NULL, 0}};
     bool whole = false, json = false, quiet = false;
     int opt;
     optind = 1;
@@ -288,6 +293,8 @@ int cmd_inspect(int argc, char **argv)
         case 'j': json = true; break;
         case 'q': quiet = true; break;
         case 'h': (void)fputs(help, stdout); return 0;
+        case 'r': /* with --reorder, the command is cmd_inspect_reorder */
+            return command_result("inspect", pst_fail(PST_E_ARG, "--pack works only with --reorder"));
         default:
             return command_result(
                 "inspect",

@@ -1,0 +1,44 @@
+/* renumber.h: new numbers for a graph's vertices, so that rows that batches need together lie together.
+ * Vertices keep their type: the order is one of each type's vertices, one type after the other.
+ *
+ * Owner: the caller. Threads: one, because METIS draws from the C library's rand(). */
+#ifndef PST_RENUMBER_H
+#define PST_RENUMBER_H
+
+#include "stages/lib/reorder/hoods.h"
+#include "common/util/progress.h"
+
+PST_BEGIN_DECLS
+
+enum pst_renumber_by {
+    PST_RENUMBER_ACCESS, /* by what pre-sampled batches need, and need together */
+    PST_RENUMBER_DEGREE, /* by the number of lists that a vertex is in, largest first */
+    PST_RENUMBER_BFS,    /* breadth first from the seeds, along lists of neighbours */
+    PST_RENUMBER_METIS,  /* parts of METIS, divided again until they are small; each breadth first */
+    PST_RENUMBER_ORDERS
+};
+#define PST_RENUMBER_CHOICES "access, degree, bfs or metis"
+PST_API const char *pst_renumber_name(enum pst_renumber_by by);
+PST_API bool pst_renumber_find(const char *name, enum pst_renumber_by *by);
+
+struct pst_renumber_spec {
+    enum pst_renumber_by by;
+    struct pst_hoods *hoods;
+    const uint32_t *counts; /* vertices: in how many batches of an epoch each was; of pst_renumber_count */
+    int64_t cached;         /* the rows with the highest counts are cached, so many: they are not read */
+    uint64_t memory_bytes;
+};
+
+/* counts[v]: in how many batches of epoch 0 vertex v is. */
+PST_API PST_MUST_USE pst_rc pst_renumber_count(struct pst_hoods *h, uint32_t *counts,
+                                               struct pst_progress *progress);
+/* order[0..vertices): vertices by falling counts; equal ones by id. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_renumber_hottest(const uint32_t *counts, int64_t vertices, int64_t *order);
+
+/* old_of[i] becomes the vertex that gets number i. PST_E_ARG: the memory is too small; PST_E_LIMIT: METIS
+ * cannot count the graph; PST_E_FORMAT, PST_E_NOMEM, PST_E_INTERRUPTED. */
+PST_API PST_MUST_USE pst_rc pst_renumber(const struct pst_renumber_spec *spec, int64_t *old_of,
+                                         struct pst_progress *progress);
+
+PST_END_DECLS
+#endif
