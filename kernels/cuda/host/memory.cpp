@@ -2,6 +2,7 @@
 #include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/virtual.h"
 
+#include <string>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -142,9 +143,7 @@ bool start(arena *a, int device)
     a->pid = getpid();
     a->live.clear();
     a->cursor = a->used = 0;
-    char name[48];
-    (void)snprintf(name, sizeof name, "penstock-virtual-gpu-%d", device);
-    a->fd = memfd_create(name, MFD_CLOEXEC);
+    a->fd = memfd_create(("penstock-virtual-gpu-" + std::to_string(device)).c_str(), MFD_CLOEXEC);
     if (a->fd < 0 || ftruncate(a->fd, (off_t)(TABLE_BYTES + GPU_BYTES)) != 0)
         return false;
     void *shared = mmap(nullptr, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/gemm_load.h"
+#include "kernels/cpu/products/products.h"
 #include "kernels/cpu/onednn/bf16.h"
 
 enum {
@@ -44,7 +44,7 @@ static void free_scratch(void *at)
 
 static void load(void)
 {
-    void *found = pst_k_gemm_load(PST_ONEDNN_BF16_SYMBOL);
+    void *found = pst_products_load(PST_ONEDNN_BF16_SYMBOL);
     memcpy(&multiply, &found, sizeof found); /* ISO C converts no object pointer to a function pointer */
     if (pthread_key_create(&scratch_key, free_scratch) != 0) {
         fprintf(stderr, "cannot multiply in bfloat16: the process has too many thread-specific keys\n");

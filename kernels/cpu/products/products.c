@@ -1,5 +1,5 @@
-/* gemm_load.c: opens libpenstock-onednn.so, which names oneDNN. */
-#include "kernels/cpu/gemm_load.h"
+/* products.c: opens libpenstock-onednn.so, which names oneDNN. */
+#include "kernels/cpu/products/products.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void *open_beside(void)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-void *pst_k_gemm_load(const char *symbol)
+void *pst_products_load(const char *symbol)
 {
     void *library = open_beside();
     void *found = library ? dlsym(library, symbol) : NULL;

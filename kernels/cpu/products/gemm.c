@@ -8,7 +8,7 @@
 #include <string.h>
 #include <oneapi/dnnl/dnnl.h>
 
-#include "kernels/cpu/gemm_load.h"
+#include "kernels/cpu/products/products.h"
 
 #ifdef __SANITIZE_THREAD__
 enum { THREADS_MAX = 1 }; /* TSan does not see libgomp's barriers */
@@ -20,7 +20,7 @@ static __typeof__(dnnl_sgemm) *sgemm;
 
 static void load_onednn(void)
 {
-    void *found = pst_k_gemm_load("dnnl_sgemm");
+    void *found = pst_products_load("dnnl_sgemm");
     memcpy(&sgemm, &found, sizeof found); /* ISO C converts no object pointer to a function pointer */
 }
 
