@@ -2,7 +2,6 @@
 #include "kernels/cuda/host/counts.h"
 #include "kernels/cuda/host/virtual.h"
 
-#include <string>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <map>
+#include <string>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -351,9 +351,8 @@ cudaError_t cudaFree(void *at)
     block *b = &a->shared->blocks[found->second.index];
     for (const auto &opener : b->openers)
         if (opener.load() != 0 && pst_cu_host_alive(opener.load()))
-            pst_cu_host_wrong("cudaFree of memory of cuda:%d that is still open in process %d: that process "
-                              "must close it first",
-                              device, opener.load());
+            pst_cu_host_wrong("cudaFree of memory of cuda:%d that is still open in process %d", device,
+                              opener.load());
     const size_t bytes = found->second.bytes, first = (found->first + PAGE - 1) / PAGE * PAGE,
                  end = (found->first + bytes) / PAGE * PAGE;
     b->id.store(0);
