@@ -290,7 +290,8 @@ static void test_typed(void **state)
         const bool buffered = rnd(3) == 0;
         struct both partition = partitions_new(&r, &how);
         how.partition = buffered ? partition.host : NULL;
-        (void)damage(&r);
+        if (capacity == whole) /* else CUDA's twin would see the limit before a neighbour */
+            (void)damage(&r);
         const pst_rc rc = cpu->sample_typed(NULL, &r.g.host, &how, &key, r.vertices.host, r.n, scratch,
                                             r.indptr.host, r.out.host, told ? of.host : NULL, capacity);
         how.relation = one ? NULL : relation.device;
