@@ -184,6 +184,17 @@ def fewer_bytes_as_predicted():
 
 
 @test
+def bytes_in_gaps_are_told():
+    with Place() as p:
+        a, b = p.path("a"), p.path("b")
+        command("gen", "rmat", a, "--vertices", 5000, "--edges", 20000, "--features", 128, "--train-count", 500, "--quiet")
+        said = reorder(a, b, "access", "--batch", 64, "--block", 512).stdout  # rows of a block each, which come closer
+        assert "take more bytes between them" in said and f"`penstock inspect {a} --reorder access --gap-bytes 0`" in said, said
+        said = reorder(a, b, "access", "--batch", 64, "--block", 512, "--gap-bytes", 0, "--force").stdout
+        assert "between them" not in said and "(100.0 %)" in said, said
+
+
+@test
 def training_learns_the_same():
     with Place() as p:
         a, b = p.path("a"), p.path("b")

@@ -95,7 +95,12 @@ static void say(const struct reorder_job *j, const struct pst_build *b, enum pst
                      pst_bytes_text((double)r[1].bytes, then), pst_bytes_text((double)r[0].bytes, now),
                      r[0].bytes > 0 ? 100.0 * (double)r[1].bytes / (double)r[0].bytes : 100.0, r[1].reads,
                      r[0].reads, j->cached_rows);
-    else
+    if (j->draws && r[1].bytes > r[0].bytes && j->disk.gap_bytes > 0)
+        (void)printf("rows lie closer together, so fewer reads take more bytes between them: "
+                     "`--set stages.disk.params.gap_bytes=0` leaves these out, and `penstock inspect %s "
+                     "--reorder %s --gap-bytes 0` predicts that\n",
+                     j->args->dataset, pst_renumber_name(by));
+    if (!j->draws)
         (void)printf("no prediction of what an epoch reads, because there are no %s\n",
                      j->counts == NULL ? "training vertices" : "features");
 }
