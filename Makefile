@@ -104,7 +104,7 @@ $(BUILD)/lib/libpenstock-data.so: $(call obj,$(data_src)) $(BUILD)/lib/libpensto
 	$(begin)
 	$(CC) -shared -o $@ $(filter %.o,$^) $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN' -L$(BUILD)/lib -lpenstock $(DATA_LIBS)
 
-# gemm.c and gemm_bf16.c open this library when the first product is made. It names oneDNN, in the installed version, so
+# kernels/cpu/products opens this library when the first product is made. It names oneDNN, in the installed version, so
 # that loaders, packagers and `ldd` find it.
 $(BUILD)/lib/libpenstock-onednn.so: $(call obj,$(onednn_src))
 	$(begin)
@@ -186,7 +186,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(libs) $(BUILD)/tests/libinside.a
 	  -Wl,-rpath,$(abspath $(BUILD)/lib) $(STAGE_LIBS) -lpenstock-data $(CORE_LIBS) -lz -lcmocka
 
 # *_f64.c tests run kernels and model in double precision, in place of those of the libraries.
-f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(filter-out %_bf16.c,$(kernel_src)) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/links/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
+f64_obj := $(patsubst %.c,$(BUILD)/obj-f64/%.o,$(filter-out %/bf16.c,$(kernel_src)) $(wildcard stages/lib/learning/*.c stages/lib/gnn/*.c stages/lib/links/*.c stages/lib/gnn/types/*.c stages/lib/gnn/spill/*.c stages/lib/embed/*.c stages/lib/device/*.c))
 $(BUILD)/obj-f64/%.o: %.c
 	$(begin)
 	$(CCACHE) $(CC) $(ALL_CFLAGS) -DPST_REAL=double -c -o $@ $<

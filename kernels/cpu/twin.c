@@ -1,10 +1,13 @@
 /* twin.c: the CPU's table of kernels (twin.h). */
 #include "kernels/twin.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "kernels/cpu/products/products.h"
 
 /* ---- counts are there when a call returns ------------------------------------------------------- */
 
@@ -461,3 +464,30 @@ const struct pst_twin *pst_twin_cpu(void)
     };
     return &cpu;
 }
+
+#ifdef PST_REAL_IS_FLOAT /* the double-precision build of the tests rounds nothing */
+static struct pst_twin bf16;
+
+static void make_bf16(void)
+{
+    bf16 = *pst_twin_cpu();
+    bf16.gemm = pst_products_bf16;
+}
+
+const struct pst_twin *pst_twin_cpu_bf16(char *why)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!pst_products_can_bf16()) {
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "this CPU has no AVX512_BF16");
+        return NULL;
+    }
+    (void)pthread_once(&once, make_bf16);
+    return &bf16;
+}
+#else
+const struct pst_twin *pst_twin_cpu_bf16(char *why)
+{
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "this build computes in double precision");
+    return NULL;
+}
+#endif

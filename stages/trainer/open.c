@@ -88,19 +88,6 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
     return PST_OK;
 }
 
-/* Products in bfloat16 have kernels of their own on a CPU. */
-static pst_rc open_cpu(struct trainer *t)
-{
-    char why[PST_TWIN_WHY_BYTES];
-    if (t->precision == PST_TWIN_FLOAT32)
-        return PST_OK;
-    if (t->precision == PST_TWIN_TF32)
-        return pst_fail(PST_E_ARG, "precision is tf32, which only GPUs have, but this stage runs on %s",
-                        t->device.name);
-    t->device.twin = pst_twin_cpu_bf16(why);
-    return t->device.twin ? PST_OK : pst_fail(PST_E_UNSUPPORTED, "precision is bf16, but %s", why);
-}
-
 /* Opens the device, with a queue for the model's largest calls, and takes the staging: from host memory,
  * products would read the features again and again. */
 static pst_rc open_device(struct pst_stage *self, struct trainer *t)
@@ -109,15 +96,14 @@ static pst_rc open_device(struct pst_stage *self, struct trainer *t)
     const int64_t widest =
         pst_max_i64(t->ds.feature_dim, heads * pst_max_i64(t->config.classes, t->config.hidden));
     pst_rc rc = pst_device_open(&t->device, pst_device_name(self));
-    if (rc == PST_OK && !pst_device_is_cuda(&t->device))
-        return open_cpu(t);
     if (rc != PST_OK)
         return rc;
     /* the model reserves what a batch needs: pst_gnn_model_grow */
     rc = pst_device_queue(&t->device, (struct pst_queue_options){
                                           .columns = widest, .products = true, .precision = t->precision});
-    if (rc == PST_OK)
-        rc = pst_inputs_stage(&t->inputs);
+    if (rc != PST_OK || !pst_device_is_cuda(&t->device))
+        return rc;
+    rc = pst_inputs_stage(&t->inputs);
     return rc == PST_OK ? pst_stream(self, t->device.twin->stream(t->device.q)) : rc;
 }
 

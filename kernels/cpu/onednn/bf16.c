@@ -6,7 +6,7 @@
 #include <string.h>
 #include <oneapi/dnnl/dnnl.h>
 
-enum { KEPT = 256 }; /* primitives of a thread: gemm_bf16.c cuts products into few shapes */
+enum { KEPT = 256 }; /* primitives of a thread: bf16.c cuts products into few shapes */
 
 struct kept {
     struct pst_onednn_shape shape;

@@ -1,4 +1,4 @@
-/* bf16.h: a product of bfloat16 matrices with sums in float32, for gemm_bf16.c. libpenstock-onednn.so
+/* bf16.h: a product of bfloat16 matrices with sums in float32, for bf16.c. libpenstock-onednn.so
  * exports it. Owner: none. Threads: any; each thread keeps its own primitives. */
 #ifndef PST_ONEDNN_BF16_H
 #define PST_ONEDNN_BF16_H

@@ -1,9 +1,22 @@
-/* products.h: oneDNN, which is loaded with the first product. To load and to relocate it takes half of the
- * time in which a command starts, and most processes make no product. Owner: none. Threads: any. */
+/* products.h: products of matrices, by oneDNN. It is loaded with the first product: to load and to relocate
+ * it takes half of the time in which a command starts, and most processes make no product.
+ *
+ * Owner: none. Threads: any; each thread keeps memory for rounded factors until it ends. */
 #ifndef PST_PRODUCTS_H
 #define PST_PRODUCTS_H
 
+#include "kernels/kernels.h"
+
 /* A function of libpenstock-onednn.so, or of oneDNN. Ends the process with a message if it is not there. */
 void *pst_products_load(const char *symbol);
+
+/* Can this CPU make products in bfloat16? */
+bool pst_products_can_bf16(void);
+/* pst_k_gemm with factors that are rounded to the nearest bfloat16, ties to even, and sums in float32. alpha
+ * must be 1, beta 0 or 1, and at most one factor transposed. It uses one thread. Ends the process with a
+ * message if memory runs out. */
+void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                       int64_t ldc, int threads);
 
 #endif

@@ -69,11 +69,23 @@ static void say_room(const struct pst_device *d, char *out, size_t bytes)
         (void)snprintf(out, bytes, "%.160s", why);
 }
 
+static pst_rc choose_table(struct pst_device *d, enum pst_twin_precision precision)
+{
+    char why[PST_TWIN_WHY_BYTES] = "only GPUs have TensorFloat-32";
+    const struct pst_twin *twin = precision == PST_TWIN_FLOAT32 ? pst_twin_cpu()
+                                  : precision == PST_TWIN_BF16  ? pst_twin_cpu_bf16(why)
+                                                                : NULL;
+    if (twin == NULL)
+        return pst_fail(PST_E_UNSUPPORTED, "%s: cannot make products in this precision: %s", d->name, why);
+    d->twin = twin;
+    return PST_OK;
+}
+
 pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options)
 {
     char why[PST_TWIN_WHY_BYTES] = "", left[256];
     if (!pst_device_is_cuda(d))
-        return PST_OK;
+        return choose_table(d, options.precision);
     d->twin->queue_free(d->q);
     d->q = NULL;
     options.device = d->number;

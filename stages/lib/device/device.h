@@ -39,8 +39,8 @@ static inline bool pst_device_is_cuda(const struct pst_device *d)
     return d->twin != NULL && d->number >= 0;
 }
 
-/* Makes the queue, and frees an earlier one. options.device is ignored. Does nothing on the CPU. PST_E_NOMEM.
- */
+/* Makes the queue, and frees an earlier one. options.device is ignored. On the CPU, only options.precision
+ * matters: it chooses the table. PST_E_NOMEM. PST_E_UNSUPPORTED: this CPU lacks this precision. */
 PST_API PST_MUST_USE pst_rc pst_device_queue(struct pst_device *d, struct pst_queue_options options);
 
 /* Makes the queue's own memory large enough for calls over so many ids and columns. Does nothing on the CPU.

@@ -1,11 +1,11 @@
-/* gemm_bf16.c: products in bfloat16 (8 bits of mantissa, float32's exponent) with sums in float32. Both
+/* bf16.c: products in bfloat16 (8 bits of mantissa, float32's exponent) with sums in float32. Both
  * factors are rounded to the nearest bfloat16, ties to even. oneDNN multiplies, with AMX or AVX512_BF16.
  *
  * oneDNN compiles code for each shape, and the numbers of rows differ from batch to batch. So a product is
  * cut along its rows into pieces of few sizes: powers of two. A weight's gradient is cut along what it sums
  * over, and its last piece is filled up with zeros. The pieces depend on the shape alone, so the result does
  * not depend on threads. */
-#include "kernels/twin.h"
+#include "kernels/cpu/products/products.h"
 
 #include <immintrin.h>
 #include <pthread.h>
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/products/products.h"
 #include "kernels/cpu/onednn/bf16.h"
 
 enum {
@@ -158,9 +157,14 @@ static void by_sums(const struct product *p)
     }
 }
 
-static void gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
-                 const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc,
-                 int threads)
+bool pst_products_can_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
+
+void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                       int64_t ldc, int threads)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     assert(q == NULL && m >= 0 && n >= 0 && k >= 0 && threads >= 1 && alpha == 1 && !(ta && tb));
@@ -182,23 +186,4 @@ static void gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, in
         by_sums(&p);
     else
         by_rows(&p);
-}
-
-static struct pst_twin twin;
-
-static void make_twin(void)
-{
-    twin = *pst_twin_cpu();
-    twin.gemm = gemm;
-}
-
-const struct pst_twin *pst_twin_cpu_bf16(char *why)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (!__builtin_cpu_supports("avx512bf16")) {
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "this CPU has no AVX512_BF16");
-        return NULL;
-    }
-    (void)pthread_once(&once, make_twin);
-    return &twin;
 }
