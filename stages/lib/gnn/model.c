@@ -294,6 +294,13 @@ static pst_rc take_device(struct pst_gnn_model *model)
         pst_device_take(device, PST_TWIN_MEMORY_DEVICE, (uint64_t)all * sizeof(pst_real), what, &at);
     if (rc != PST_OK)
         return rc;
+    void *records;
+    const pst_rc pinned =
+        pst_device_take(device, PST_TWIN_MEMORY_PINNED, PST_GNN_OPEN_MAX * sizeof *model->open.record,
+                        "the figures of batches", &records);
+    if (pinned != PST_OK)
+        return pinned;
+    model->open.record = memset(records, 0, PST_GNN_OPEN_MAX * sizeof *model->open.record);
     pst_real *reals = at;
     model->on = (struct pst_gnn_arrays){.grad = reals,
                                         .weight = reals + model->size,

@@ -124,6 +124,13 @@ struct pst_gnn_grain {
     int64_t update;    /* parameters that one task updates */
 };
 
+/* On a device: the figures of steps that were put on the queue, and are not taken yet. */
+enum { PST_GNN_OPEN_MAX = 2 };
+struct pst_gnn_open {
+    struct pst_twin_record *record; /* PST_GNN_OPEN_MAX of them, in pinned memory; the device's */
+    uint64_t put, taken;            /* steps so far; a step's record has its number, from 1 on, as sequence */
+};
+
 struct pst_gnn_model {
     struct pst_gnn_config config;
     const struct pst_gnn_kind *kind;
@@ -147,6 +154,7 @@ struct pst_gnn_model {
                    grows */
     size_t work_bytes, work_limit; /* now; of the largest batch that the configuration allows */
     int64_t most;                  /* what the device's queue has scratch memory for: pst_device_reserve */
+    struct pst_gnn_open open;
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team */
     int64_t
@@ -207,6 +215,16 @@ PST_API void pst_gnn_model_release(struct pst_gnn_model *model);
  * call. PST_E_LIMIT: more rows than rows_max. */
 PST_API PST_MUST_USE pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                                                struct pst_gnn_figures *figures, const pst_real **logits);
+
+/* The same in two halves, on a device and without a head. The first puts the step on the queue, and does not
+ * wait unless memory has to grow. At most PST_GNN_OPEN_MAX steps may be put whose figures are not taken. */
+PST_API PST_MUST_USE pst_rc pst_gnn_model_put(struct pst_gnn_model *model, const struct pst_gnn_batch *batch);
+/* Sleeps until the oldest of these steps is done, and adds its figures to *figures. It does not wait for work
+ * that was put on the queue behind the step. After an error, the step counts as taken, too. */
+PST_API PST_MUST_USE pst_rc pst_gnn_model_take(struct pst_gnn_model *model, struct pst_gnn_figures *figures);
+/* On a device: a step on this batch needs no more memory than there is. Also true of a batch that the step
+ * refuses. */
+PST_API bool pst_gnn_model_has_room(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch);
 
 /* One step of the optimizer on the gradients that were added up, which are clipped before; then they are zero
  * again. */

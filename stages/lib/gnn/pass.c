@@ -50,7 +50,7 @@ static int64_t scratch_items(const struct pst_gnn_model *model, const struct pst
     return items;
 }
 
-static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                         struct pst_gnn_pass *pass)
 {
     const struct pst_gnn_config *c = &model->config;
@@ -80,16 +80,27 @@ static pst_rc plan_pass(struct pst_gnn_model *model, const struct pst_gnn_batch 
                         "only %zu, for at most %lld rows and %lld edges",
                         (long long)pass->src[0], pass->bytes, model->work_limit, (long long)c->rows_max,
                         (long long)c->edges_max);
-    if (pst_gnn_model_on_device(model)) {
-        const pst_rc rc = pst_gnn_model_grow(model, pass->bytes, scratch_items(model, pass));
-        if (rc != PST_OK)
-            return rc;
-    }
-    assert(batch->pairs || !c->head);
-    assert(batch->degrees || !model->kind->needs_degrees);
-    assert(batch->multilabels || !c->multilabel);
-    assert(batch->targets || !c->regression);
     return PST_OK;
+}
+
+bool pst_gnn_model_has_room(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
+{
+    struct pst_gnn_pass pass = {0};
+    return plan_pass(model, batch, &pass) != PST_OK ||
+           (pass.bytes <= model->work_bytes && scratch_items(model, &pass) <= model->most);
+}
+
+static pst_rc begin_pass(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                         struct pst_gnn_pass *pass)
+{
+    pst_rc rc = plan_pass(model, batch, pass);
+    if (rc == PST_OK && pst_gnn_model_on_device(model))
+        rc = pst_gnn_model_grow(model, pass->bytes, scratch_items(model, pass));
+    assert(rc != PST_OK || batch->pairs || !model->config.head);
+    assert(rc != PST_OK || batch->degrees || !model->kind->needs_degrees);
+    assert(rc != PST_OK || batch->multilabels || !model->config.multilabel);
+    assert(rc != PST_OK || batch->targets || !model->config.regression);
+    return rc;
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
@@ -288,28 +299,6 @@ static void bias_task(void *arg, int64_t block, int worker)
                                           sums_of(s, block)));
 }
 
-/* On a device there is one block: its figures, when the device is done. */
-static pst_rc fetch_figures(const struct step *s, struct pst_gnn_block_figures *sum)
-{
-    struct pst_device *device = s->model->config.device;
-    const struct pst_gnn_block_figures *f = figures_of(s);
-    const int64_t *at[1 + PST_LABEL_COUNTS] = {(const int64_t *)(const void *)&f->loss};
-    bool data_fault = false;
-    for (int i = 0; i < PST_LABEL_COUNTS; i++)
-        at[1 + i] = &f->counts[i];
-    pst_device_record(device, at, 1 + PST_LABEL_COUNTS);
-    const pst_rc rc = pst_device_recorded(device, &data_fault);
-    if (data_fault)
-        return pst_fail(
-            rc, "a kernel on %s found an index, a label or a degree that is out of range in the minibatch",
-            device->name);
-    if (rc != PST_OK)
-        return rc;
-    memcpy(&sum->loss, &device->record->counts[0], sizeof sum->loss); /* the bits of a double */
-    memcpy(sum->counts, &device->record->counts[1], sizeof sum->counts);
-    return PST_OK;
-}
-
 static void sum_figures(const struct step *s, struct pst_gnn_block_figures *sum)
 {
     const struct pst_gnn_block_figures *f = figures_of(s);
@@ -320,48 +309,117 @@ static void sum_figures(const struct step *s, struct pst_gnn_block_figures *sum)
     }
 }
 
+static void add_figures(const struct pst_gnn_model *model, const struct pst_gnn_block_figures *sum,
+                        struct pst_gnn_figures *figures)
+{
+    const int64_t twice = 2 * sum->counts[PST_LABEL_TRUE_POSITIVES];
+    const bool several = model->config.multilabel;
+    figures->loss += sum->loss;
+    figures->correct += several ? twice : sum->counts[0];
+    figures->counted +=
+        several ? twice + sum->counts[PST_LABEL_FALSE_POSITIVES] + sum->counts[PST_LABEL_FALSE_NEGATIVES]
+                : sum->counts[1];
+}
+
+/* Both halves of a pass. sum: of a head; and on the CPU, of the blocks. On a device the figures without a
+ * head are left where figures_of says: there is one block. */
+static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
+{
+    struct pst_gnn_model *model = s->model;
+    const struct pst_gnn_pass *pass = s->pass;
+    const int layers = model->config.layers;
+    s->twin = model->twin;
+    s->q = model->q;
+    s->grad = real_at(model, pass->grad[0]);
+    s->x[0] =
+        needs_copy(model, s->batch)
+            ? (struct view){real_at(model, pass->input), pst_gnn_width(model->config.in)}
+            : (struct view){s->batch->features, (int64_t)(s->batch->mb.stride_bytes / sizeof(pst_real))};
+    for (int l = 1; l < layers; l++)
+        s->x[l] = (struct view){real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in)};
+    for (int l = 0; l < layers; l++)
+        model->rows[l] += pass->dst[l];
+    forward_all(s);
+    if (model->config.head) {
+        model->config.head->pairs(s, sum);
+        run_tasks(s, bias_task, blocks_of(model, pass->dst[layers - 1]));
+    }
+    pst_gnn_pass_backward(s);
+    if (!model->config.head && !pst_gnn_model_on_device(model))
+        sum_figures(s, sum);
+}
+
+/* ---- on a device --------------------------------------------------------------------------------- */
+
+/* Puts a record of the pass's figures on the queue, behind the pass. */
+static void record_figures(const struct step *s)
+{
+    struct pst_gnn_open *open = &s->model->open;
+    const struct pst_gnn_block_figures *f = figures_of(s);
+    const int64_t *at[1 + PST_LABEL_COUNTS] = {(const int64_t *)(const void *)&f->loss};
+    for (int i = 0; i < PST_LABEL_COUNTS; i++)
+        at[1 + i] = &f->counts[i];
+    assert(open->put - open->taken < PST_GNN_OPEN_MAX);
+    struct pst_twin_record *record = &open->record[open->put++ % PST_GNN_OPEN_MAX];
+    (void)s->twin->record(s->q, record, open->put, at, 1 + PST_LABEL_COUNTS); /* the wait reports a failure */
+}
+
+pst_rc pst_gnn_model_put(struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
+{
+    struct pst_gnn_pass pass = {0};
+    struct pst_gnn_block_figures none = {0};
+    assert(pst_gnn_model_on_device(model) && !model->config.head);
+    const pst_rc rc = begin_pass(model, batch, &pass);
+    if (rc != PST_OK)
+        return rc;
+    struct step s = {.model = model, .batch = batch, .pass = &pass};
+    run_pass(&s, &none);
+    record_figures(&s);
+    return PST_OK;
+}
+
+pst_rc pst_gnn_model_take(struct pst_gnn_model *model, struct pst_gnn_figures *figures)
+{
+    struct pst_gnn_open *open = &model->open;
+    struct pst_gnn_block_figures sum = {0};
+    bool data_fault = false;
+    assert(open->taken < open->put);
+    const struct pst_twin_record *record = &open->record[open->taken++ % PST_GNN_OPEN_MAX];
+    const pst_rc rc = pst_device_recorded_in(model->config.device, record, open->taken, &data_fault);
+    if (data_fault)
+        return pst_fail(
+            rc, "a kernel on %s found an index, a label or a degree that is out of range in the minibatch",
+            model->config.device->name);
+    if (rc != PST_OK) /* the queue does not say which work failed */
+        return open->taken < open->put ? pst_wrap(rc, "in this step, or in the next one, which was already "
+                                                      "on the queue")
+                                       : rc;
+    memcpy(&sum.loss, &record->counts[0], sizeof sum.loss); /* the bits of a double */
+    memcpy(sum.counts, &record->counts[1], sizeof sum.counts);
+    add_figures(model, &sum, figures);
+    return PST_OK;
+}
+
+/* ---- a whole step -------------------------------------------------------------------------------- */
+
 pst_rc pst_gnn_model_step(struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                           struct pst_gnn_figures *figures, const pst_real **logits)
 {
-    const int layers = model->config.layers;
     struct pst_gnn_pass pass = {0};
-    pst_rc rc = plan_pass(model, batch, &pass);
+    pst_rc rc = begin_pass(model, batch, &pass);
     if (rc != PST_OK)
         return rc;
-    struct step s = {.model = model,
-                     .twin = model->twin,
-                     .q = model->q,
-                     .batch = batch,
-                     .pass = &pass,
-                     .grad = real_at(model, pass.grad[0])};
-    s.x[0] = needs_copy(model, batch)
-                 ? (struct view){real_at(model, pass.input), pst_gnn_width(model->config.in)}
-                 : (struct view){batch->features, (int64_t)(batch->mb.stride_bytes / sizeof(pst_real))};
-    for (int l = 1; l < layers; l++)
-        s.x[l] = (struct view){real_at(model, pass.y[l - 1]), pst_gnn_width(model->layer[l].in)};
-    for (int l = 0; l < layers; l++)
-        model->rows[l] += pass.dst[l];
+    struct step s = {.model = model, .batch = batch, .pass = &pass};
     struct pst_gnn_block_figures sum = {0};
-    forward_all(&s);
-    if (model->config.head) {
-        model->config.head->pairs(&s, &sum);
-        run_tasks(&s, bias_task, blocks_of(model, pass.dst[layers - 1]));
+    run_pass(&s, &sum);
+    if (pst_gnn_model_on_device(model) && !model->config.head) {
+        assert(model->open.put == model->open.taken);
+        record_figures(&s);
+        rc = pst_gnn_model_take(model, figures);
+    } else {
+        add_figures(model, &sum, figures);
     }
-    pst_gnn_pass_backward(&s);
-    if (model->config.head)
-        rc = PST_OK;
-    else if (pst_gnn_model_on_device(model))
-        rc = fetch_figures(&s, &sum);
-    else
-        sum_figures(&s, &sum);
-    const int64_t twice = 2 * sum.counts[PST_LABEL_TRUE_POSITIVES];
-    const bool several = model->config.multilabel;
-    figures->loss += sum.loss;
-    figures->correct += several ? twice : sum.counts[0];
-    figures->counted +=
-        several ? twice + sum.counts[PST_LABEL_FALSE_POSITIVES] + sum.counts[PST_LABEL_FALSE_NEGATIVES]
-                : sum.counts[1];
     if (logits)
-        *logits = real_at(model, pass.y[layers - 1]);
+        *logits = real_at(model, pass.y[model->config.layers - 1]);
     return rc;
 }
