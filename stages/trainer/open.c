@@ -161,6 +161,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
     if (rc != PST_OK)
         return rc;
+    t->later = pst_trainer_later(self, t);
     if (t->inputs.staging)
         pst_log(self, "on %s: %" PRIu64 " bytes of device memory; products in %s", t->device.name,
                 t->device.device_bytes, pst_trainer_precision(t));

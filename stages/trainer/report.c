@@ -118,7 +118,7 @@ pst_rc pst_trainer_report_result(struct pst_stage *self, struct trainer *t)
                       pst_gnn_model_parameters(&t->model), t->done.digest, weights);
 }
 
-/* On a GPU: what it computed with, and how long batches took, from the first copy to the record. */
+/* On a GPU: what it computed with, and how long the host worked on steps and waited for them. */
 static pst_rc report_device(struct pst_stage *self, const struct trainer *t, const char *rows)
 {
     return pst_report(self, "trainer",

@@ -5,7 +5,6 @@
 #include "common/slots/minibatch.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -89,9 +88,9 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_training *p = &t->now;
     double val = -1, by = PST_METRIC_UNKNOWN;
-    pst_rc rc = PST_OK;
+    pst_rc rc = pst_trainer_settle(t, 0);
     take_time(t, p);
-    if (t->replica == 0 && due(self, t->eval_every, p->epoch))
+    if (rc == PST_OK && t->replica == 0 && due(self, t->eval_every, p->epoch))
         rc = evaluate(self, t, &val, &by);
     if (rc == PST_OK && t->replica == 0)
         rc = pst_trainer_report_epoch(self, t, val, by);
@@ -150,12 +149,9 @@ static pst_rc check_fit(const struct trainer *t, const struct pst_minibatch *mb,
     return PST_OK;
 }
 
-/* One step. On a GPU the slot goes home as soon as its copy is on the queue. With "overlap": false it goes
- * home when the batch has ended (take_given), because then the sampler begins the next batch. */
-static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
-                   struct pst_gnn_figures *figures)
+/* Brings what a step reads to where the model computes. */
+static pst_rc bring(struct trainer *t, struct pst_inputs_given *g)
 {
-    const bool overlap = pst_overlap(self), copied = t->inputs.staging != NULL;
     pst_rc rc = pst_inputs_bring(&t->inputs, g);
     if (rc == PST_OK)
         rc = pst_trainer_targets_bring(&t->targets, pst_minibatch_at(g->slot, g->batch.mb.vertices_at),
@@ -164,46 +160,80 @@ static pst_rc step(struct pst_stage *self, struct trainer *t, struct pst_inputs_
         rc = pst_gnn_typed_batch_fill(&t->typed, &t->types, &t->model.terms, &g->batch.mb, g->slot);
         g->batch.typed = &t->typed;
     }
-    if (rc == PST_OK && overlap && copied)
-        rc = pst_consume(self, &g->frame);
+    return rc;
+}
+
+/* One step whose figures are taken later. If memory has to grow, the queue gets empty anyway: the figures of
+ * the step before are taken first, so that its errors are not lost. The slot goes home when its copy is made.
+ * If a stage on a CPU uses the slots, the host waits for the copy then, so the step is on the queue first. */
+static pst_rc step_later(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
+                         const struct pst_trainer_step *step)
+{
+    pst_rc rc = pst_slot_queued(self, g->frame.refs[0]);
+    if (rc == PST_OK && !pst_gnn_model_has_room(&t->model, &g->batch))
+        rc = pst_trainer_settle(t, 0);
+    const double before = pst_now();
     if (rc == PST_OK)
-        rc = pst_gnn_model_step(&t->model, &g->batch, figures, NULL);
-    return rc == PST_OK && overlap && !copied ? pst_consume(self, &g->frame) : rc;
+        rc = pst_trainer_put(t, step, &g->batch);
+    if (rc == PST_OK)
+        rc = pst_consume(self, &g->frame);
+    pst_trainer_spent(t, before);
+    return rc;
+}
+
+/* One step with its figures. On a GPU the slot goes home as soon as its copy is on the queue. With "overlap":
+ * false it goes home when the batch has ended (take_given), because then the sampler begins the next batch.
+ */
+static pst_rc step_now(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g,
+                       const struct pst_trainer_step *step)
+{
+    struct pst_gnn_figures figures = {0};
+    const double before = pst_now();
+    const bool overlap = pst_overlap(self), copied = t->inputs.staging != NULL;
+    pst_rc rc = overlap && copied ? pst_consume(self, &g->frame) : PST_OK;
+    if (rc == PST_OK)
+        rc = pst_gnn_model_step(&t->model, &g->batch, &figures, NULL);
+    if (rc == PST_OK && overlap && !copied)
+        rc = pst_consume(self, &g->frame);
+    pst_trainer_spent(t, before);
+    if (rc != PST_OK)
+        return rc;
+    if (t->grains.grains == 1)
+        return pst_trainer_note(t, step, &figures);
+    rc = pst_trainer_check_loss(t, step, &figures);
+    if (rc == PST_OK)
+        pst_trainer_grains_note(&t->grains, &figures, &g->batch.mb);
+    return rc;
 }
 
 static pst_rc train(struct pst_stage *self, struct trainer *t, struct pst_inputs_given *g)
 {
     const struct pst_minibatch *mb = &g->batch.mb;
-    struct pst_gnn_figures figures = {0};
+    const struct pst_trainer_step step = {.batch = mb->batch,
+                                          .micro = g->frame.micro,
+                                          .epoch = mb->epoch,
+                                          .batch_in_epoch = mb->batch_in_epoch,
+                                          .batch_seeds = mb->batch_seeds};
     pst_rc rc = check_fit(t, mb, g->slot);
     if (rc == PST_OK)
         rc = pst_trainer_grains_begin(&t->grains, mb->grain);
     if (rc != PST_OK)
         return rc;
     const double before = pst_now();
-    rc = step(self, t, g, &figures);
+    rc = bring(t, g);
+    pst_trainer_spent(t, before);
     if (rc != PST_OK)
         return rc;
-    const double took = pst_now() - before;
-    t->device_s += t->inputs.staging ? took : 0;
-    t->total.train_s += took;
     const int64_t seeds = pst_trainer_seeds_of(mb);
+    /* The wait for the first batch is left out of the times, so it must not be counted with the second. */
+    rc = t->later && t->total.batches > 0 ? step_later(self, t, g, &step) : step_now(self, t, g, &step);
+    if (rc != PST_OK)
+        return rc;
     t->total.seeds += (uint64_t)seeds;
-    if (!isfinite(figures.loss))
-        return pst_fail(PST_E_ARG,
-                        "epoch %u (its batch %" PRIu64
-                        "): the loss is %g, so training has diverged; lower `rate` (it is %g), "
-                        "or look for huge features with `penstock verify`",
-                        mb->epoch, mb->batch_in_epoch, figures.loss, t->recipe.schedule.rate);
-    if (t->grains.grains > 1) {
-        pst_trainer_grains_note(&t->grains, &figures, mb);
+    if (t->grains.grains > 1)
         return PST_OK;
-    }
     t->gradients = true;
-    t->now.loss += figures.loss * (double)mb->batch_seeds;
     t->now.seeds += seeds;
-    t->now.correct += figures.correct;
-    t->now.counted += figures.counted;
     t->now.digest = XXH3_64bits_withSeed(&mb->digest, sizeof mb->digest, t->now.digest);
     return PST_OK;
 }
@@ -286,17 +316,20 @@ static pst_rc take_given(struct pst_stage *self, struct trainer *t, struct pst_i
     pst_rc rc = frame->nrefs > 0 ? take_minibatch(self, t, g, &last) : PST_OK;
     if (rc == PST_OK && last)
         rc = update(t);
+    const pst_rc before = t->named_batch ? PST_OK : pst_trainer_settle(t, rc == PST_OK ? 1 : 0);
+    rc = before != PST_OK ? before : rc; /* an error of the batch before is the first one */
     pst_span_of(self, "T", frame->batch, -1, begin, pst_now());
     if (rc == PST_OK)
         rc = pst_inputs_let_go(&t->inputs, g);
     if (rc != PST_OK)
-        return pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
+        return t->named_batch ? rc
+                              : pst_wrap(rc, "batch %" PRIu64 ", micro-batch %u", frame->batch, frame->micro);
     return last && !t->alone ? end_batch(self, t, frame->batch)
                              : PST_OK; /* meanwhile, other stages make the next batches */
 }
 
 /* With the input `cached`, a batch waits for both of its frames. */
-static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
+static pst_rc take_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
 {
     struct pst_inputs_given given = {.frame = *event->frame};
     bool any = true;
@@ -310,6 +343,15 @@ static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct p
         if (rc == PST_OK && any)
             rc = take_given(self, t, &given);
     }
+    return rc;
+}
+
+static pst_rc on_frame(struct pst_stage *self, struct trainer *t, const struct pst_event *event)
+{
+    const pst_rc rc = take_frame(self, t, event);
+    t->idle = false;
+    if (rc == PST_OK && t->model.open.put != t->model.open.taken)
+        pst_timer(self, 0);
     return rc;
 }
 
@@ -334,8 +376,10 @@ static pst_rc finish(struct pst_stage *self, struct trainer *t)
 {
     if (t->grains.collective)
         pst_collective_leave(t->grains.collective); /* others may wait for this replica */
+    pst_rc rc = pst_trainer_settle(t, 0);
     take_time(t, &t->done);
-    pst_rc rc = report_totals(self, t);
+    if (rc == PST_OK)
+        rc = report_totals(self, t);
     if (rc == PST_OK)
         rc = save(self, t);
     if (rc == PST_OK && t->replica == 0)
@@ -357,11 +401,14 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_END: {
         if (!pst_inputs_end(&t->inputs))
             return PST_OK;
-        pst_rc rc = t->replica == 0 ? pst_trainer_report_result(self, t) : PST_OK;
+        pst_rc rc = pst_trainer_settle(t, 0);
+        if (rc == PST_OK && t->replica == 0)
+            rc = pst_trainer_report_result(self, t);
         if (rc == PST_OK)
             rc = report_totals(self, t);
         return rc == PST_OK ? pst_trainer_report_work(self, t) : rc;
     }
+    case PST_EV_TIMER: return pst_trainer_on_timer(self, t);
     case PST_EV_FINISH: return finish(self, t);
     default: return PST_OK;
     }

@@ -1,5 +1,5 @@
 /* trainer.h: the state of the trainer stage, for its parts: trainer.c (ports, parameters, events),
- * open.c and report.c.
+ * figures.c, open.c and report.c.
  *
  * Owner: the runtime, which allocates it. Threads: one. */
 #ifndef PST_TRAINER_H
@@ -15,6 +15,12 @@
 #include "stages/trainer/recipe.h"
 #include "stages/trainer/targets.h"
 
+/* A micro-batch whose figures are still to come, or have just come. */
+struct pst_trainer_step {
+    uint64_t batch, batch_in_epoch, batch_seeds;
+    uint32_t micro, epoch;
+};
+
 struct trainer {
     struct pst_dataset ds;
     struct pst_device device;
@@ -28,8 +34,12 @@ struct trainer {
     uint64_t eval_memory;
     const char *split;
     enum pst_twin_precision precision;
-    double device_s; /* time spent waiting for the device, in seconds */
+    double device_s; /* time of steps, with the waits for the device, in seconds */
     struct pst_gnn_model model;
+    struct pst_trainer_step open[PST_GNN_OPEN_MAX]; /* step i of the model, from 0 on, is in i % that */
+    bool later;       /* figures are read when the next step is on the queue: pst_trainer_later */
+    bool idle;        /* the timer has fired since the last frame */
+    bool named_batch; /* an error's message already says which batch it belongs to */
     struct pst_gnn_eval eval;
     struct pst_links_hits hits; /* loss link: measures the outputs of the evaluation */
     struct pst_links_hits_sink hits_sink;
@@ -67,6 +77,29 @@ PST_MUST_USE pst_rc pst_trainer_check_measurable(struct pst_stage *self, const s
 const char *pst_trainer_precision(const struct trainer *t);
 /* Whether the model has weights for each relation of a typed graph. */
 bool pst_trainer_is_typed(const struct trainer *t);
+
+/* figures.c: the figures (loss, counts) of steps. On a GPU they are read when the next step is on the queue,
+ * so that the GPU does not idle meanwhile. */
+
+/* Whether this trainer may do so: nothing on the host is used by two batches in turn. */
+bool pst_trainer_later(struct pst_stage *self, const struct trainer *t);
+/* Puts a step on the queue, whose figures pst_trainer_settle takes. */
+PST_MUST_USE pst_rc pst_trainer_put(struct trainer *t, const struct pst_trainer_step *step,
+                                    const struct pst_gnn_batch *batch);
+/* Takes the figures of steps, the oldest first, until at most `most` steps are open, and adds them to the
+ * epoch. Adds the time to that of training. An error names the step's batch and micro-batch. */
+PST_MUST_USE pst_rc pst_trainer_settle(struct trainer *t, uint64_t most);
+/* Checks the figures of a step, and adds them to the epoch. PST_E_ARG: training has diverged. */
+PST_MUST_USE pst_rc pst_trainer_note(struct trainer *t, const struct pst_trainer_step *step,
+                                     const struct pst_gnn_figures *figures);
+/* Only checks them. */
+PST_MUST_USE pst_rc pst_trainer_check_loss(const struct trainer *t, const struct pst_trainer_step *step,
+                                           const struct pst_gnn_figures *figures);
+/* After each frame: if there is no frame with which the GPU could go on, takes the figures that are open. So
+ * the time of a batch does not depend on when the next one comes. */
+PST_MUST_USE pst_rc pst_trainer_on_timer(struct pst_stage *self, struct trainer *t);
+/* Adds the time since `before` to that of training. */
+void pst_trainer_spent(struct trainer *t, double before);
 
 /* Reports the current epoch. val: the accuracy (with several labels, micro-F1) of validation, negative if it
  * was not measured. by: the metric there, or PST_METRIC_UNKNOWN. */

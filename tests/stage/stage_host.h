@@ -29,6 +29,8 @@ struct pst_stage {
     uint32_t ahead; /* slots that the stage fills at a time; 0: one */
     bool timer;     /* it has set one */
     void *stream;   /* of pst_stream */
+    bool marks;     /* keep an event of pst_slot_queued */
+    void *mark;     /* it */
     char reports[HOST_TEXT_MAX], warnings[HOST_TEXT_MAX], published[512];
     int consumed;
     /* what was sent: all of it in one digest, and how much */
@@ -183,6 +185,8 @@ void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots)
 pst_rc pst_slot_queued(struct pst_stage *self, struct pst_ref ref)
 {
     assert_true(self->held && ref.slot < HOST_SLOTS);
+    if (self->marks && self->stream)
+        assert_non_null(self->mark = gpu_mark(self->device, self->stream));
     return PST_OK;
 }
 

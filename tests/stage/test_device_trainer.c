@@ -5,6 +5,8 @@
 #include "tests/stage/trainer_host.h"
 #include "tests/stage/virtual_gpu.h"
 
+#include <math.h>
+
 enum { STEPS = 2, MODEL_DIM = 11, MODEL_CLASSES = 5, MODEL_ROWS = 400 };
 
 /* Norm-wise, over both. */
@@ -196,6 +198,7 @@ static void test_epochs_agree(void **state)
         const double before[2] = {cpu.state->now.loss, gpu.state->now.loss};
         train_batches(&cpu, batch, batch + 1, false);
         train_batches(&gpu, batch, batch + 1, false);
+        be_idle(&gpu);
         if (batch % BATCHES == BATCHES - 1)
             continue; /* the epoch's end has set them to zero */
         const double want = cpu.state->now.loss - before[0], got = gpu.state->now.loss - before[1];
@@ -267,6 +270,7 @@ static void test_counts(void **state)
     for (uint64_t batch = 0; batch < 2; batch++) { /* the first also has what opening put on the queue */
         gpu_own_waits = 0;
         train_batches(&gpu, batch, batch + 1, false);
+        be_idle(&gpu);
         assert_true(gpu_stream_done(gpu.device, gpu.stream));
         assert_true(host_counts(spent));
     }
@@ -278,6 +282,192 @@ static void test_counts(void **state)
     assert_int_equal(spent[PST_HOST_QUESTIONS], 0);
     assert_int_equal(spent[PST_HOST_BUS], 167);
     assert_int_equal(spent[PST_HOST_WAITS] - (uint64_t)gpu_own_waits, 1);
+    host_end(&gpu);
+}
+
+/* ---- the figures of a batch, when the next one is on the queue ----------------------------------------- */
+
+static struct {
+    struct pst_stage *host;
+    const struct pst_twin *twin;
+    uint64_t waits, open, batch, launches; /* the last three: at the first wait */
+} seen;
+
+/* What is on the queue when the host begins to wait. */
+static pst_rc see_wait(struct pst_queue *q, const struct pst_twin_record *record, uint64_t sequence,
+                       char *why)
+{
+    const struct pst_gnn_open *open = &seen.host->state->model.open;
+    uint64_t spent[PST_HOST_COUNTS];
+    if (seen.waits++ > 0)
+        return seen.twin->recorded(q, record, sequence, why);
+    seen.open = open->put - sequence + 1; /* with the one that it waits for */
+    seen.batch = seen.host->state->open[(sequence - 1) % PST_GNN_OPEN_MAX].batch;
+    seen.launches = host_counts(spent) ? spent[PST_HOST_LAUNCHES] : 0;
+    return seen.twin->recorded(q, record, sequence, why);
+}
+
+static void watch(struct pst_stage *gpu, struct pst_twin *watched)
+{
+    struct pst_device *device = &gpu->state->device;
+    *watched = *device->twin;
+    watched->recorded = see_wait;
+    seen.host = gpu;
+    seen.twin = device->twin;
+    seen.waits = 0;
+    device->twin = watched;
+}
+
+/* While the host waits for a batch, the next one's step and update are on the queue, and they are not
+ * awaited.
+ */
+static void test_next_is_queued(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    struct pst_twin watched;
+    uint64_t spent[PST_HOST_COUNTS];
+    if (!gpu_is_virtual())
+        skip();
+    begin_on(&gpu, "cuda:0", in_scratch("queued"), NULL);
+    train_batches(&gpu, 0, 4, false);
+    struct trainer *t = gpu.state;
+    const struct pst_gnn_open *open = &t->model.open;
+    assert_int_equal(open->put - open->taken, 1);
+    assert_true(t->now.loss == 0 && t->now.seeds == SEEDS);
+    watch(&gpu, &watched);
+    (void)host_counts(spent);
+    train_batches(&gpu, 4, 5, false);
+    assert_int_equal(seen.waits, 1); /* a batch */
+    assert_int_equal(seen.batch, 3);
+    assert_int_equal(seen.open, 2);
+    assert_int_equal(seen.launches, 18); /* test_counts: all of a batch */
+    assert_int_equal(open->put - open->taken, 1);
+    assert_true(open->record[open->taken % PST_GNN_OPEN_MAX].sequence != open->put);
+    const double one = t->now.loss;
+    assert_true(one > 0 && t->done.loss == one);
+    be_idle(&gpu);
+    assert_int_equal(seen.waits, 2);
+    assert_int_equal(open->put, open->taken);
+    assert_true(t->now.loss > one && t->done.loss == t->now.loss);
+    t->device.twin = seen.twin;
+    host_end(&gpu);
+}
+
+/* Memory that grows is freed first, so nothing is open then. */
+static void test_growth_settles(void **state)
+{
+    (void)state;
+    struct pst_stage gpu;
+    struct pst_twin watched;
+    if (!gpu_is_virtual())
+        skip();
+    begin_on(&gpu, "cuda:0", in_scratch("growth"), NULL);
+    train_batches(&gpu, 0, 2, true);
+    const size_t before = gpu.state->model.work_bytes;
+    watch(&gpu, &watched);
+    train_batches(&gpu, 2, 3, false);
+    assert_true(gpu.state->model.work_bytes > before);
+    assert_int_equal(seen.waits, 2);
+    assert_int_equal(seen.batch, 1);
+    assert_int_equal(seen.open, 1);
+    gpu.state->device.twin = seen.twin;
+    host_end(&gpu);
+}
+
+static void send_spoiled(struct pst_stage *gpu, uint64_t batch)
+{
+    struct pst_minibatch *mb = fill(gpu->slot, batch, 0, SEEDS, true);
+    ((float *)pst_minibatch_at(mb, mb->features_at))[3] = NAN;
+    assert_int_equal(send_frame(gpu, batch, 0, PST_LAST_PART | PST_LAST_MICRO, 1), PST_OK);
+}
+
+/* The loss of batch 1 is not a number, which is seen later. */
+static void test_error_names_its_batch(void **state)
+{
+    (void)state;
+    static const char want[] = "batch 1, micro-batch 0: epoch 0 (its batch 1): the loss is ";
+    struct pst_stage gpu;
+    char path[512];
+    for (int way = 0; way < 4; way++) {
+        pst_rc rc;
+        begin_on(&gpu, "cuda:0", in_scratch(way == 1 ? "stopped" : "spoiled"), NULL);
+        train_batches(&gpu, 0, 1, false);
+        send_spoiled(&gpu, 1);
+        if (way == 0) { /* by the next batch */
+            rc = send_batch(&gpu, 2);
+        } else if (way == 1) { /* by a stop */
+            rc = tell(&gpu, PST_EV_FINISH);
+        } else if (way == 2) { /* by the next batch, which has an error of its own */
+            fill(gpu.slot, 2, 0, SEEDS, true)->feature_dim++;
+            rc = send_frame(&gpu, 2, 0, PST_LAST_PART | PST_LAST_MICRO, 1);
+        } else {
+            (void)tell(&gpu, PST_EV_TIMER);
+            rc = tell(&gpu, PST_EV_TIMER);
+        }
+        assert_int_equal(rc, PST_E_ARG);
+        if (strncmp(pst_error_text(), want, strlen(want)) != 0)
+            fail_msg("%d: expected \"%s\" in front of: %s", way, want, pst_error_text());
+        host_end(&gpu);
+    }
+    assert_int_equal(pst_checkpoint_latest(in_scratch("stopped/checkpoints"), path, sizeof path, NULL, 0),
+                     PST_E_STATE);
+}
+
+/* The first row of the report's epochs. */
+static void first_epoch(struct pst_stage *host, char out[HOST_TEXT_MAX])
+{
+    strip_times(host->reports);
+    const char *at = strstr(host->reports, "epochs ");
+    assert_non_null(at);
+    (void)snprintf(out, HOST_TEXT_MAX, "%.*s", (int)strcspn(at, "\n"), at);
+    assert_non_null(strstr(out, "\"loss\":"));
+}
+
+/* The checkpoint of a stop has the figures that were open. */
+static void test_stop_within_epoch(void **state)
+{
+    (void)state;
+    struct pst_stage straight, begun, resumed;
+    char path[512], want[HOST_TEXT_MAX], got[HOST_TEXT_MAX];
+    begin_on(&straight, "cuda:0", in_scratch("whole"), NULL);
+    train_batches(&straight, 0, BATCHES, false);
+    begin_on(&begun, "cuda:0", in_scratch("half"), NULL);
+    train_batches(&begun, 0, 2, false);
+    assert_true(begun.state->model.open.put != begun.state->model.open.taken);
+    assert_int_equal(tell(&begun, PST_EV_FINISH), PST_OK);
+    assert_int_equal(pst_checkpoint_latest(in_scratch("half/checkpoints"), path, sizeof path, NULL, 0),
+                     PST_OK);
+    begin_on(&resumed, "cuda:0", in_scratch("rest"), path);
+    train_batches(&resumed, 2, BATCHES, false);
+    first_epoch(&straight, want);
+    first_epoch(&resumed, got);
+    assert_string_equal(got, want);
+    host_end(&straight);
+    host_end(&begun);
+    host_end(&resumed);
+}
+
+/* Batches of several micro-batches, and an unfinished one: what it adds is not in the checkpoint. */
+static void test_open_micro_batches(void **state)
+{
+    (void)state;
+    struct pst_stage cpu, gpu;
+    begin_on(&cpu, "cpu:0", in_scratch("cpu"), NULL);
+    begin_on(&gpu, "cuda:0", in_scratch("gpu"), NULL);
+    for (int i = 0; i < 2; i++) {
+        struct pst_stage *host = i ? &gpu : &cpu;
+        train_batches(host, 0, 2, true);
+        send_half(host, 2, 0);
+        assert_int_equal(tell(host, PST_EV_FINISH), PST_OK);
+    }
+    const struct pst_gnn_training *want = &cpu.state->done, *got = &gpu.state->done;
+    assert_true(fabs(got->loss - want->loss) <= 1e-5 * want->loss);
+    assert_int_equal(got->counted, want->counted);
+    assert_int_equal(got->seeds, want->seeds);
+    assert_int_equal(got->digest, want->digest);
+    assert_true(gpu.state->now.loss > got->loss);
+    host_end(&cpu);
     host_end(&gpu);
 }
 
@@ -365,10 +555,19 @@ static int setup_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),       cmocka_unit_test(test_epochs_agree),
-        cmocka_unit_test(test_halves_agree), cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_counts),       cmocka_unit_test(test_degrees_are_pinned),
-        cmocka_unit_test(test_memory_grows), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_epochs_agree),
+        cmocka_unit_test(test_halves_agree),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_next_is_queued),
+        cmocka_unit_test(test_growth_settles),
+        cmocka_unit_test(test_error_names_its_batch),
+        cmocka_unit_test(test_stop_within_epoch),
+        cmocka_unit_test(test_open_micro_batches),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_degrees_are_pinned),
+        cmocka_unit_test(test_memory_grows),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, setup_all, teardown);
 }

@@ -2,6 +2,8 @@
 #include "common/slots/request.h"
 #include "tests/stage/trainer_host.h"
 
+#include <math.h>
+
 static void test_epochs(void **state)
 {
     (void)state;

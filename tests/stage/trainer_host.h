@@ -28,12 +28,16 @@ uint64_t pst_slot_bytes(const struct pst_stage *self, int port)
     return self->need;
 }
 
-/* The next user of the slot leaves nothing as it was. */
+/* The next user of the slot leaves nothing as it was. It may begin when what the stage had put in its stream
+ * is done: until now, or until pst_slot_queued. */
 pst_rc pst_consume(struct pst_stage *self, const struct pst_frame *frame)
 {
     assert_true(frame->nrefs == 0 || self->held);
-    if (self->held && self->stream)
+    if (self->held && self->mark)
+        assert_true(gpu_passed(self->device, self->mark));
+    else if (self->held && self->stream)
         assert_true(gpu_stream_done(self->device, self->stream));
+    self->mark = NULL;
     if (self->held)
         memset(self->slot, 0xEE, SLOT_BYTES);
     self->held = false;
@@ -118,6 +122,7 @@ static inline void host_init(struct pst_stage *host, const char *run)
     host_begin(host, data.dir, "cpu:0", run);
     host->held = false;
     host->need = SLOT_BYTES;
+    host->marks = true;
     host->slot = aligned_alloc(PST_PAGE, SLOT_BYTES);
 }
 
@@ -134,6 +139,16 @@ static inline pst_rc tell(struct pst_stage *host, enum pst_event_kind kind)
 {
     const struct pst_event event = {.kind = kind};
     return pst_stage.on_event(host, &event);
+}
+
+/* As the runtime does it if no frame comes. */
+static inline void be_idle(struct pst_stage *host)
+{
+    for (int i = 0; i < 3 && host->timer; i++) {
+        host->timer = false;
+        assert_int_equal(tell(host, PST_EV_TIMER), PST_OK);
+    }
+    assert_false(host->timer);
 }
 
 static inline pst_rc send_batch(struct pst_stage *host, uint64_t batch)

@@ -42,19 +42,36 @@ static inline void gpu_setup(void)
 
 static int gpu_own_waits; /* the test's, among those that the host build counts */
 
-/* All that a stage has put in its stream is done, as for the next user of a slot. False: it cannot be told.
- */
-static inline bool gpu_stream_done(const char *device, void *stream)
+/* An event behind all that a stage has put in its stream so far. NULL: a call has failed. */
+static inline void *gpu_mark(const char *device, void *stream)
 {
     const int gpu = pst_gpu_number(device);
     const struct pst_gpus *gpus;
     char why[PST_GPUS_WHY_BYTES];
     void *event;
-    gpu_own_waits++;
     return pst_gpus_open(&gpus) == PST_OK && gpus->event_new(gpu, false, &event, why) == PST_OK &&
-           gpus->event_record(gpu, event, stream, why) == PST_OK &&
+                   gpus->event_record(gpu, event, stream, why) == PST_OK
+               ? event
+               : NULL;
+}
+
+/* Waits for it, and frees it. False: it cannot be told. */
+static inline bool gpu_passed(const char *device, void *event)
+{
+    const int gpu = pst_gpu_number(device);
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES];
+    gpu_own_waits++;
+    return event != NULL && pst_gpus_open(&gpus) == PST_OK &&
            gpus->event_wait(gpu, event, NULL, true, why) == PST_OK &&
            gpus->event_free(gpu, event, why) == PST_OK;
+}
+
+/* All that a stage has put in its stream is done, as for the next user of a slot. False: it cannot be told.
+ */
+static inline bool gpu_stream_done(const char *device, void *stream)
+{
+    return gpu_passed(device, gpu_mark(device, stream));
 }
 
 /* Where a virtual GPU's stream comes among those of one process: the less, the earlier; 0 is the last. */
