@@ -83,7 +83,7 @@ struct pst_port_desc {
     const char *splits_if;  /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
     const char *whole_if;   /* IN: "PARAM=VALUE": if true, split batches are refused */
     const char *near_if;    /* OUT, one-shot: "PARAM=VALUE|VALUE": if true, the copies of a stage that gets it
-                               read each other's memory: all are on CPUs, or all on GPUs, of one machine */
+                               read each other's memory, so all are on one machine */
 };
 
 /* ---- the description: parameters ------------------------------------------------------------- */

@@ -268,31 +268,15 @@ static void name_cause(const struct pst_pipeline *pl, const struct pst_pipeline_
     pst_pipeline_param_path(pl, stage->name, name, path);
 }
 
-/* The first of the copies of a stage. */
-static const struct pst_pipeline_stage_spec *first_copy(const struct pst_pipeline *pl, const char *origin)
-{
-    int s = 0;
-    while (strcmp(pl->stages[s].origin, origin) != 0)
-        s++;
-    return &pl->stages[s];
-}
-
-/* The copies of a stage that get the output of a link must all be on CPUs, or all on GPUs, and the run on one
- * machine. */
+/* The copies of a stage that get the output of a link must be on one machine. */
 static void check_near(const struct pst_pipeline *pl, const struct pst_link_spec *link, struct pst_diag *diag)
 {
     const struct pst_pipeline_stage_spec *stage = &pl->stages[link->from], *to = &pl->stages[link->to];
     const char *condition = pst_link_from(pl, link)->near_if;
-    const struct pst_pipeline_stage_spec *first = first_copy(pl, to->origin);
     char cause[160], path[PST_JSON_PATH_MAX];
     if (!condition || !pst_condition_holds(condition, stage->params))
         return;
     name_cause(pl, stage, condition, cause, path);
-    if (is_on_gpu(to) != is_on_gpu(first))
-        pst_json_error(&pl->doc, diag, "replicas.places",
-                       "with %s, copies of stage %s read each other's memory, so all must be on GPUs, or all "
-                       "on CPUs, but one is on %s and another one on %s: change these places, or %s",
-                       cause, to->origin, first->device, to->device, path);
     if (pl->ranks > 1)
         pst_json_error(&pl->doc, diag, path,
                        "with %s, copies of stage %s read each other's memory, which they can only on one "
