@@ -131,7 +131,7 @@ static pst_rc open_stage(struct pst_stage *self)
     if (rc == PST_OK && pst_device_is_cuda(&s->device))
         rc = open_resident(self, s);
     s->next = s->owner.first_batch;
-    return rc;
+    return rc == PST_OK && s->next >= s->total ? pst_vectors_owner_complete(&s->owner) : rc;
 }
 
 static void close_stage(struct pst_stage *self)

@@ -68,6 +68,8 @@ static pst_rc open_stage(struct pst_stage *self)
     rc = pst_vectors_owner_open(&s->owner, pst_slot_bytes(self, s->out), &total);
     if (rc == PST_OK)
         pst_total(self, s->out, total);
+    if (rc == PST_OK && s->owner.first_batch >= total)
+        rc = pst_vectors_owner_complete(&s->owner);
     if (s->owner.consistency == PST_VECTORS_BOUNDED)
         pst_fill_many(self, s->out);
     return rc;

@@ -449,6 +449,8 @@ uint64_t pst_vectors_exchange_pieces(struct pst_vectors_exchange *x, uint64_t ba
 {
     const struct pst_parts_epochs *e = &x->training.epochs;
     struct pst_parts_batch at;
+    if (batch >= pst_parts_epochs_total(e))
+        return 0; /* the run was complete before it was resumed */
     pst_parts_epochs_find(&x->training.epochs, batch, &at);
     struct pst_order_counts counts;
     pst_order_count(&x->training.order, &counts);

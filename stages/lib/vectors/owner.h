@@ -75,7 +75,22 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_size(struct pst_vectors_owner *o, 
  * run. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_open(struct pst_vectors_owner *o, uint64_t slot_bytes,
                                                    uint64_t *total);
+/* For a run that was complete before it was resumed, once all is open: evaluates and reports the result as
+ * the run itself did, or would have done. */
+PST_API PST_MUST_USE pst_rc pst_vectors_owner_complete(struct pst_vectors_owner *o);
 PST_API void pst_vectors_owner_close(struct pst_vectors_owner *o);
+
+/* For owner.c: */
+/* The loss of an epoch, for each end of an edge. b: the header of the slot that ended it. */
+double pst_vectors_owner_loss(const struct pst_row_batch *b);
+/* Reports an epoch. figures: of the evaluation, or "". */
+pst_rc pst_vectors_owner_report_epoch(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
+                                      const char *figures);
+/* Reports the result. carried: the relations and their states. ranks: of the last epoch. The test figures are
+ * those of the best epoch, if epochs were evaluated. */
+pst_rc pst_vectors_owner_report_result(const struct pst_vectors_owner *s, const struct pst_row_batch *b,
+                                       const char *carried, const char *val, const char *test,
+                                       const struct pst_embed_ranks ranks[2]);
 
 /* Whether a batch can be gathered. Ends the epoch before it, if its partitions are written; UINT64_MAX as the
  * batch does only this. */

@@ -202,6 +202,18 @@ def legend_equals_marius():
 
 
 @test
+def a_complete_run_is_resumed_at_its_end():
+    """As after a kill between the last checkpoint and the report."""
+    with Place() as p:
+        data = knowledge_graph(p)
+        for pipeline, args in ((MARIUS, settings(5, 3, staleness=2)), (LEGEND, legend(5, 2, "beta"))):
+            first = p.run(pipeline, *args, "--epochs", 2, data=data)
+            again = p.run(pipeline, *args, "--epochs", 2, "--resume", first.run_dir, data=data).report
+            for field in ("weights_digest", "val_mrr", "test_mrr"):
+                assert again[field] == first.report[field], (pipeline, field, again[field], first.report[field])
+
+
+@test
 def killed_at_any_moment_it_resumes_to_the_same_bits():
     with Place() as p:
         data, rng = knowledge_graph(p), random.Random(5)
