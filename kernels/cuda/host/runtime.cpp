@@ -369,6 +369,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
+    if (pst_cu_host_captures()) /* nothing may be left on the queue */
+        return cudaErrorStreamCaptureUnsupported;
     (void)cudaMemcpyAsync(to, from, bytes, kind, nullptr);
     return cudaStreamSynchronize(nullptr);
 }
