@@ -22,9 +22,8 @@ LIBRARIES = ["libzmq", "libjansson", "liburing", "libdnnl", "libxxhash", "libyam
 
 
 def hidden():
-    for tool in TOOLS:
-        path = shutil.which(tool)
-        if path:
+    for folder in os.environ["PATH"].split(os.pathsep):  # a compiler may be there twice, for example as a link to ccache
+        for path in filter(None, (shutil.which(tool, path=folder) for tool in TOOLS)):
             yield os.path.realpath(path)
     for name in LIBRARIES:
         yield from {os.path.realpath(f) for f in glob.glob(f"/usr/lib/*/{name}.so*") + glob.glob(f"/lib/*/{name}.so*")
