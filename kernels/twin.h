@@ -245,8 +245,8 @@ struct pst_twin_record {
 /* What the factors of matrix products are rounded to. Sums are in float32. */
 enum pst_twin_precision {
     PST_TWIN_FLOAT32 = 0, /* not rounded */
-    PST_TWIN_TF32,        /* 10 bits of mantissa; only on GPUs */
-    PST_TWIN_BF16,        /* 7 bits of mantissa, stored */
+    PST_TWIN_TF32,        /* to 11 bits of precision; only on GPUs */
+    PST_TWIN_BF16,        /* to 8 bits of precision */
 };
 
 struct pst_queue_options {

@@ -1,4 +1,4 @@
-/* bf16.c: products in bfloat16 (8 bits of mantissa, float32's exponent) with sums in float32. Both
+/* bf16.c: products in bfloat16 (8 bits of precision, float32's exponent) with sums in float32. Both
  * factors are rounded to the nearest bfloat16, ties to even. oneDNN multiplies, with AMX or AVX512_BF16.
  *
  * oneDNN compiles code for each shape, and the numbers of rows differ from batch to batch. So a product is

@@ -145,6 +145,10 @@ def products_in_bfloat16():
             assert abs(a["loss"] - b["loss"]) < 0.01 * a["loss"] and abs(a["val_accuracy"] - b["val_accuracy"]) <= 0.01, (a, b)
         for arrangement in (settings("stages.trainer.params.threads=1"), settings("stages.sampler.instances=2"), ["--group", "all"]):
             assert outcome(train(p, *bf16, *arrangement, foreign=True).report) == want, arrangement
+        for model in ("gcn", "gat"):
+            of = settings(f"stages.trainer.params.model={model}", "stages.trainer.params.heads=2")
+            a, b = (train(p, *of, *precision).report["epochs"][-1]["loss"] for precision in ([], bf16[:2]))
+            assert a != b and abs(a - b) < 0.02 * a, (model, a, b)
         half = train(p, *bf16[:-1], 1)
         assert train(p, *bf16, "--resume", half.run_dir).report["weights_digest"] == rounded["weights_digest"]
         r = train(p, "--epochs", 3, "--resume", half.run_dir, code=2)
