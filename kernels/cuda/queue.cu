@@ -18,7 +18,7 @@ namespace
 /* The scratch memory of the largest call: two pairs of keys and values that are sorted and what the sort
  * needs, or partial sums of columns. Rounded up, because another version of CUDA may need more for itself. */
 enum {
-    BYTES_AN_ITEM = 32,
+    BYTES_AN_ITEM = 48,
     BYTES_A_COLUMN = 2 * PST_CU_COLUMN_PARTS * (int)sizeof(double),
     BYTES_MORE = 4 << 20,
     PATIENT_US = 20, /* the host looks without a nap for so long: a nap takes longer */

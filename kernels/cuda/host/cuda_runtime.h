@@ -281,6 +281,16 @@ struct alignas(8) uint2 {
     unsigned x, y;
 };
 
+/* Hints for caches, which a CPU has no use for. */
+template <class T> inline T __ldcs(const T *from)
+{
+    return *from;
+}
+template <class T> inline void __stcs(T *to, T value)
+{
+    *to = value;
+}
+
 template <class T> inline T min(T a, T b)
 {
     return b < a ? b : a;
