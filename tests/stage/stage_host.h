@@ -25,6 +25,7 @@ struct pst_stage {
     uint64_t total, need;
     char *slot; /* HOST_SLOTS of them, `room` bytes each */
     uint64_t room;
+    bool pinned;    /* the host has made them accessible to kernels */
     bool held;      /* the slots are the stage's */
     uint32_t ahead; /* slots that the stage fills at a time; 0: one */
     bool timer;     /* it has set one */
@@ -304,6 +305,20 @@ static inline void host_set(struct pst_stage *host, const char *name, const char
     host->set[i][1] = value;
 }
 
+/* Makes the slots of a stage on a GPU accessible to its kernels, or ends that. */
+static inline void host_pin(struct pst_stage *host, bool pin)
+{
+    const int gpu = pst_gpu_number(host->device);
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES] = "";
+    if (gpu < 0 || host->pinned == pin)
+        return;
+    host->pinned = pin;
+    if (pst_gpus_open(&gpus) != PST_OK || (pin ? gpus->pin(gpu, host->slot, HOST_SLOTS * host->room, why)
+                                               : gpus->unpin(gpu, host->slot, why)) != PST_OK)
+        fail_msg("cannot %spin slots: %s", pin ? "" : "un", why);
+}
+
 static inline pst_rc host_open(struct pst_stage *host)
 {
     host_bind(host);
@@ -311,14 +326,17 @@ static inline pst_rc host_open(struct pst_stage *host)
     if (rc != PST_OK)
         return rc;
     host->room = pst_align_up(host->need + 1, PST_PAGE);
-    if (!host->slot)
+    if (!host->slot) {
         host->slot = aligned_alloc(PST_PAGE, HOST_SLOTS * host->room);
+        host_pin(host, true);
+    }
     return pst_stage.open(host);
 }
 
 static void host_end(struct pst_stage *host)
 {
     pst_stage.close(host);
+    host_pin(host, false);
     free(host->state);
     free(host->slot);
     json_decref(host->params);

@@ -254,7 +254,12 @@ static void exchange(const char *first, const char *second)
 static void test_checkpoints(void **state)
 {
     (void)state;
-    exchange("cpu:0", "cuda:1");
+    const struct pst_gpus *gpus;
+    char why[PST_GPUS_WHY_BYTES];
+    int count = 0;
+    assert_int_equal(pst_gpus_open(&gpus), PST_OK);
+    assert_int_equal(gpus->count(&count, why), PST_OK);
+    exchange("cpu:0", count > 1 ? "cuda:1" : "cuda:0");
     exchange("cuda:0", "cpu:0");
 }
 

@@ -86,9 +86,12 @@ static inline int virtual_gpu_priority(void *stream)
     return found;
 }
 
-/* Bytes of device memory that are still taken in this process. */
+/* Bytes of device memory that are still taken in this process; 0 on a real GPU, which the driver itself also
+ * uses. */
 static inline uint64_t virtual_gpu_left(void)
 {
+    if (!gpu_is_virtual())
+        return 0;
     struct pst_device device;
     char why[PST_TWIN_WHY_BYTES];
     uint64_t there = 0, all = 1;

@@ -62,6 +62,9 @@ def clients_find_the_daemon_and_others_do_not():
                 pipes = service.env["CUDA_MPS_PIPE_DIRECTORY"]
                 assert os.path.exists(os.path.join(pipes, "control")) and len(pipes) < 90, pipes
                 assert not service.served()  # nobody has used it
+                with open(os.path.join(pipes, "servers"), "w") as f:
+                    f.write("4711\n")
+                assert service.served()
             assert not os.path.exists(os.path.dirname(pipes))
         finally:
             os.environ["PATH"] = before

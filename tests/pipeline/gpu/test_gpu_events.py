@@ -188,7 +188,8 @@ def kills_while_streams_wait_for_one_another():
         raise Skip("these are processes")
     with Place() as p:
         pl = way(on("writer", "cuda:0", batches=10_000_000), on("reader", "cuda:1", delay_us=500))
-        for victim in ("writer", "reader", "memory-cuda:0", "memory-cuda:1", "supervisor"):
+        memories = [f"memory-cuda:{gpu}" for gpu in range(min(GPUS["gpus"], 2))]
+        for victim in ("writer", "reader", *memories, "supervisor"):
             kill_ends(p.start(pl, grouped=False), victim, 0.1)
 
 
