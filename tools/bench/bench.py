@@ -141,12 +141,23 @@ def git(*args):
         return ""
 
 
+def commit():
+    """Of the clone, or of the archive of gpu-pack; "+": with changes."""
+    head = git("rev-parse", "--short", "HEAD")
+    if head:
+        return head + ("+" if git("status", "--porcelain") else "")
+    try:
+        with open(os.path.join(measure.BUILD, "version")) as f:
+            return f.read().split()[-1].replace("-dirty", "+")
+    except OSError:
+        return "unknown"
+
+
 def about_machine():
     model = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())
     memory = int(re.search(r"MemTotal:\s*(\d+)", open("/proc/meminfo").read()).group(1)) / 2**20
-    commit = git("rev-parse", "--short", "HEAD") or "unknown"
     return {"cpu": model.group(1) if model else "?", "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1),
-            "date": datetime.date.today().isoformat(), "commit": commit + ("+" if git("status", "--porcelain") else ""),
+            "date": datetime.date.today().isoformat(), "commit": commit(),
             "load": os.getloadavg()[0]}
 
 

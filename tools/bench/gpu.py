@@ -53,7 +53,7 @@ def handover(host):
         with gpu_mps.Service(measure.SCRATCH) as service:
             results.update(part(host, "ipc", 60, "--mps", **service.env))
             if not host and not service.served():
-                raise measure.Unsound(f"the processes did not use MPS: there is no server's log in {service.logs}")
+                raise measure.Unsound(f"the processes did not use MPS: its daemon has no server; see {service.logs}")
     except gpu_mps.Missing as why:
         print(f"hand-over under MPS: not run, because {why}. The target for this time is for MPS only")
         results["IPC hand-over under MPS"] = {"skipped": str(why)}

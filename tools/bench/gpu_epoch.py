@@ -1,7 +1,10 @@
 """An epoch on a GPU, of the same pipeline file as on the CPU: over processes and in one, features in memory, and with
 what is missing read from emulated drives. Used by gpu.py. On the host build everything runs and is checked, tiny."""
+import json
 import os
+import shutil
 import statistics
+import subprocess
 
 from measure import BUILD, Unsound, epoch_seconds, generate, run, show, spread
 import measure
@@ -16,6 +19,8 @@ WAYS = {"CPU, processes": (), "GPU, processes": ("--device", "cuda:0"),
         "GPU, emulated drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated"),
         "GPU, emulated drives that the CPU drives": ("--device", "cuda:0", "--set", "stages.disk.params.backend=emulated",
                                                      "--set", 'stages.disk.place={"device":"cpu:0"}')}
+PROCESSES_MOST = 1.05  # times an epoch in one process
+TORCH_S = 60
 LOSS_SLACK = 1e-4  # relative, after one epoch
 
 
@@ -40,6 +45,18 @@ def check(way, report, reference):
         raise Unsound(f"{way}: the weights' digest is {report['digest']} and the loss {b}; expected those of the CPU, {reference['digest']} and {a}")
 
 
+def plain_torch(data, size):
+    """The same epoch in plain PyTorch, by the first Python in PATH; or why it was not measured."""
+    python = shutil.which("python3")
+    r = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_torch.py"), data, str(size["batch"]),
+                        str(size["epochs"])], capture_output=True, text=True, timeout=TORCH_S, env=dict(os.environ, PYTHONPATH="", LD_LIBRARY_PATH=""))
+    if r.returncode == 0:
+        return json.loads(r.stdout)
+    why = (r.stderr.strip().splitlines() or ["no message"])[-1]
+    print(f"  PyTorch was not measured: {python}: {why}")
+    return {"skipped": why}
+
+
 def busy(report):
     n = len(report["epochs"])
     return {name: round(s["busy_s"] / n, 6) for name, s in report["stages"].items()}
@@ -58,10 +75,14 @@ def all_figures(host):
     print("checked: the epoch, CPU and GPU, features in memory and on emulated drives", flush=True)
     if host:
         return {}
-    cpu, out = statistics.median(seconds["CPU, processes"]), {}
+    cpu, out = statistics.median(seconds["CPU, processes"]), {"PyTorch": plain_torch(data, size)}
     for way in WAYS:
         s = spread(seconds[way])
         out[way] = {"epoch_s": s, "busy_s": busy(last[way]), "bound_by": last[way].get("bound_by"), "gpus": last[way].get("gpus")}
         show(f"an epoch: {way}", s, "s")
         print(f"    the CPU's / this {cpu / s['median']:.2f}; busy: {out[way]['busy_s']}; {out[way]['gpus'] or ''}")
+    ours = {way: out[way]["epoch_s"]["median"] for way in ("GPU, processes", "GPU, one process")}
+    print(f"  processes / one process {ours['GPU, processes'] / ours['GPU, one process']:.3f}, at most {PROCESSES_MOST}")
+    if "epoch_s" in out["PyTorch"]:
+        print(f"  an epoch of plain PyTorch {out['PyTorch']['epoch_s']:.4f} s; PyTorch / GPU, processes {out['PyTorch']['epoch_s'] / ours['GPU, processes']:.2f}")
     return out

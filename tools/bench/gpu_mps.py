@@ -39,9 +39,10 @@ class Service:
         return self
 
     def served(self):
-        """Has a process used it? Its server starts with the first client."""
-        log = os.path.join(self.logs, "server.log")
-        return os.path.exists(log) and os.path.getsize(log) > 0
+        """Has a process used it? Its server starts with the first client, and stays."""
+        answer = subprocess.run([self.program], input="get_server_list\n", env=dict(os.environ, **self.env), text=True,
+                                capture_output=True, timeout=STOP_S)
+        return answer.stdout.strip() != ""
 
     def __exit__(self, *_):
         try:
