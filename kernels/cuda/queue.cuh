@@ -171,6 +171,120 @@ static __device__ __forceinline__ void pst_cu_publish(uint64_t *at, uint64_t val
 #endif
 }
 
+/* ---- sums over tiles --------------------------------------------------------------------------------
+ *
+ * A kernel that goes over tiles of its items gets the sum of all tiles before its own in one pass (decoupled
+ * look-back: Merrill, Garland, "Single-pass parallel prefix scan with decoupled look-back", NVIDIA 2016).
+ * Blocks take tiles in ascending order, and a block waits only for tiles that were taken before its own. So
+ * the wait ends, however few blocks run at a time. */
+
+enum {
+    PST_CU_GROUP = 512
+}; /* tiles whose sums are added at once; then the sum of all before them is known */
+
+/* In device memory, zero before the kernel. A sum is stored plus 1; 0: it is not known yet. */
+struct pst_cu_tiles {
+    unsigned long long *taken; /* tiles that blocks have taken */
+    unsigned long long *sum;   /* of each tile */
+    unsigned long long *total; /* of all tiles up to the end of each group */
+};
+
+static inline int64_t pst_cu_tiles_words(int64_t tiles)
+{
+    return 1 + tiles + tiles / PST_CU_GROUP;
+}
+
+static inline struct pst_cu_tiles pst_cu_tiles_at(void *words, int64_t tiles)
+{
+    unsigned long long *at = static_cast<unsigned long long *>(words);
+    return {at, at + 1, at + 1 + tiles};
+}
+
+/* The next tile, the same for the whole block, which then must publish its sum. Whether the block takes any
+ * tile may depend on the status; after that it must not: the blocks after it wait. */
+static __device__ __forceinline__ int64_t pst_cu_next_tile(const struct pst_cu_tiles &t)
+{
+    PST_CU_SHARED(int64_t, tile, );
+    __syncthreads(); /* nobody still reads the last one, or the block's other shared memory */
+    if (threadIdx.x == 0)
+        tile = (int64_t)atomicAdd(t.taken, 1ull);
+    __syncthreads();
+    return tile;
+}
+
+static __device__ __forceinline__ void pst_cu_publish_sum(unsigned long long *at, int64_t sum)
+{
+    *static_cast<volatile unsigned long long *>(at) = (unsigned long long)sum + 1;
+}
+
+static __device__ __forceinline__ int64_t pst_cu_wait_for_sum(const unsigned long long *at)
+{
+    unsigned long long value;
+    while ((value = pst_cu_load(at)) == 0) {
+    }
+    return (int64_t)value - 1;
+}
+
+/* The sum of `value` over the threads of the block before this one; *all: over the whole block. Has
+ * barriers. */
+template <int THREADS>
+static __device__ __forceinline__ int64_t pst_cu_block_before(int64_t value, int64_t *all)
+{
+    PST_CU_SHARED(int64_t, sums, [THREADS / PST_CU_WARP]);
+    const int lane = (int)threadIdx.x % PST_CU_WARP, warp = (int)threadIdx.x / PST_CU_WARP;
+    int64_t upto = value, before = 0;
+    for (int by = 1; by < PST_CU_WARP; by *= 2) {
+        const int64_t other = __shfl_up_sync(0xFFFFFFFFu, upto, by);
+        if (lane >= by)
+            upto += other;
+    }
+    if (lane == PST_CU_WARP - 1)
+        sums[warp] = upto;
+    __syncthreads();
+    *all = 0;
+    for (int w = 0; w < THREADS / PST_CU_WARP; w++) {
+        if (w == warp)
+            before = *all;
+        *all += sums[w];
+    }
+    return before + upto - value;
+}
+
+/* The sum of all tiles before this one, whose own sum is `mine`, and which thread 0 has published. For the
+ * whole block. Has barriers. */
+template <int THREADS>
+static __device__ __forceinline__ int64_t pst_cu_tiles_before(const struct pst_cu_tiles &t, int64_t tile,
+                                                              int64_t mine)
+{
+    PST_CU_SHARED(int64_t, sums, [THREADS / PST_CU_WARP]);
+    const int64_t group = tile / PST_CU_GROUP, first = group * PST_CU_GROUP;
+    int64_t sum = 0, before = 0;
+    for (int64_t at = first + threadIdx.x; at < tile; at += THREADS)
+        sum += pst_cu_wait_for_sum(&t.sum[at]);
+    if (threadIdx.x == THREADS - 1 && group > 0)
+        sum += pst_cu_wait_for_sum(&t.total[group - 1]);
+    for (int by = PST_CU_WARP / 2; by > 0; by /= 2)
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, by);
+    if (threadIdx.x % PST_CU_WARP == 0)
+        sums[threadIdx.x / PST_CU_WARP] = sum;
+    __syncthreads();
+    for (int w = 0; w < THREADS / PST_CU_WARP; w++)
+        before += sums[w];
+    if (threadIdx.x == 0 && tile == first + PST_CU_GROUP - 1)
+        pst_cu_publish_sum(&t.total[group], before + mine);
+    return before;
+}
+
+/* The count, the same for all threads of a block, whose status may change meanwhile. Has a barrier. */
+static __device__ __forceinline__ int64_t pst_cu_block_value(struct pst_twin_n n, const int32_t *status)
+{
+    PST_CU_SHARED(int64_t, value, );
+    if (threadIdx.x == 0)
+        value = pst_cu_value(n, status);
+    __syncthreads();
+    return value;
+}
+
 /* ---- iterators for CUB --------------------------------------------------------------------------- */
 
 /* Reads: item i is f(i). F::value is its type. */

@@ -175,4 +175,23 @@ static inline void table_free(struct table *t)
     cuda->release(PST_TWIN_MEMORY_DEVICE, t->device_memory);
 }
 
+/* One call of dedup by both twins; false if both refused it. */
+static inline bool dedup_both(struct table *t, const struct both *ids, int64_t n, struct both *vertices,
+                              struct both *count, int64_t capacity, struct both *local)
+{
+    const pst_rc rc = cpu->dedup(NULL, t->host, ids->host, n, vertices->host, count->host, capacity,
+                                 local ? local->host : NULL);
+    assert_int_equal(cuda->dedup(queue, t->device, ids->device, n, vertices->device, count->device, capacity,
+                                 local ? local->device : NULL),
+                     PST_OK);
+    settled(rc);
+    if (rc != PST_OK)
+        return false;
+    same_bytes(count, I64, "number of vertices");
+    same_bytes(vertices, *(size_t *)count->host * I64, "vertices in order of first appearance");
+    if (local)
+        same_bytes(local, (size_t)n * I32, "local positions");
+    return true;
+}
+
 #endif

@@ -1,0 +1,117 @@
+/* The twins of dedup where the GPU's table is at its limits: calls of more ids than it has places, batches
+ * after a failure, and stamps that begin again. */
+#include "tests/kernel/twin_graph.h"
+
+/* Calls of one batch, with these numbers of ids, which id_of makes. Both twins must accept them. */
+static void dedup_calls(struct table *t, const int64_t *calls, int n_calls, int64_t most,
+                        int64_t (*id_of)(int64_t i))
+{
+    struct both vertices = both_new((size_t)most * I64), count = both_new(I64);
+    for (int call = 0; call < n_calls; call++) {
+        struct both ids = both_new((size_t)calls[call] * I64), local = both_new((size_t)calls[call] * I32);
+        for (int64_t i = 0; i < calls[call]; i++)
+            ((int64_t *)ids.host)[i] = id_of(i + call);
+        send(&ids);
+        assert_true(dedup_both(t, &ids, calls[call], &vertices, &count, most, &local));
+        both_free(&ids);
+        both_free(&local);
+    }
+    both_free(&vertices);
+    both_free(&count);
+}
+
+static void reset_both(struct table *t)
+{
+    cpu->dedup_reset(NULL, t->host);
+    cuda->dedup_reset(queue, t->device);
+}
+
+static int64_t scattered(int64_t i)
+{
+    return (i * i % 907) << i % 5;
+}
+
+static int64_t in_runs(int64_t i)
+{
+    return i / 40 % 1000;
+}
+
+static int64_t all_new(int64_t i)
+{
+    return i * 5;
+}
+
+static int64_t squared(int64_t i) /* which makes chains in the table */
+{
+    return i * i * 11;
+}
+
+static int64_t twice_new(int64_t i)
+{
+    return i % 500 * 7;
+}
+
+static void test_more_ids_than_places(void **state)
+{
+    (void)state;
+    enum { MAX = 4600 };
+    const int64_t calls[] = {20000, 3, 40000, 6000};
+    struct table t = table_new(MAX);
+    dedup_calls(&t, calls, 4, MAX, scattered);
+    reset_both(&t);
+    dedup_calls(&t, calls, 4, MAX, in_runs);
+    table_free(&t);
+}
+
+/* A call that fails while ids take entries from each other leaves nothing behind for the next batch. */
+static void test_after_failure(void **state)
+{
+    (void)state;
+    enum { N = 2048, MAX = 1000, TWICE = 250 };
+    const int64_t next = MAX;
+    struct table t = table_new(MAX);
+    struct both ids = both_new(N * I64), vertices = both_new((N + 1) * I64), count = both_new(I64);
+    for (int round = 0; round < 4; round++) {
+        for (int64_t i = 0; i < N; i++)
+            ((int64_t *)ids.host)[i] = squared(i < 2 * TWICE ? i % TWICE : i) + round;
+        send(&ids);
+        *(int64_t *)count.host = 0;
+        send(&count);
+        assert_false(dedup_both(&t, &ids, N, &vertices, &count, N, NULL));
+        reset_both(&t);
+        dedup_calls(&t, &next, 1, MAX, all_new);
+        reset_both(&t);
+    }
+    both_free(&ids);
+    both_free(&vertices);
+    both_free(&count);
+    table_free(&t);
+}
+
+/* The stamp is the first word of the GPU's table (dedup.cu). When the stamps begin again, an entry of the
+ * first batch must not count. */
+static void test_stamps_begin_again(void **state)
+{
+    (void)state;
+    const uint32_t last = (1u << 20) - 1;
+    const int64_t n = 1000;
+    struct table t = table_new(n);
+    dedup_calls(&t, &n, 1, n, all_new);
+    assert_int_equal(cuda->copy(queue, t.device, &last, sizeof last), PST_OK);
+    settled(PST_OK);
+    for (int batch = 0; batch < 3; batch++) {
+        reset_both(&t);
+        dedup_calls(&t, &n, 1, n, batch % 2 ? all_new : twice_new);
+    }
+    table_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_ids_than_places),
+        cmocka_unit_test(test_after_failure),
+        cmocka_unit_test(test_stamps_begin_again),
+    };
+    return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
+}
