@@ -26,6 +26,20 @@ static void test_sample(void **state)
     }
 }
 
+/* So many vertices that the sums of tiles come in two groups (pst_cu_tiles). */
+static void test_sample_many_vertices(void **state)
+{
+    (void)state;
+    struct graph g = graph_new(500, 4, 60);
+    struct draw d = draw_new(&g, 70000, 3, false);
+    assert_int_equal(draw_both(&g, &d), PST_OK);
+    settled(PST_OK);
+    same_bytes(&d.indptr, d.indptr.bytes, "indptr");
+    same_bytes(&d.out, d.out.bytes, "sampled neighbours");
+    draw_free(&d);
+    graph_free(&g);
+}
+
 /* The ids at the picked positions are the sample. */
 static void test_pick(void **state)
 {
@@ -491,11 +505,17 @@ static void test_bad_list_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sample),           cmocka_unit_test(test_pick),
-        cmocka_unit_test(test_sample_faults),    cmocka_unit_test(test_sample_bad_neighbour),
-        cmocka_unit_test(test_sample_far_edges), cmocka_unit_test(test_sample_low_bits),
-        cmocka_unit_test(test_shuffle),          cmocka_unit_test(test_row_parts),
-        cmocka_unit_test(test_list_parts),       cmocka_unit_test(test_bad_list_parts),
+        cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_sample_faults),
+        cmocka_unit_test(test_sample_bad_neighbour),
+        cmocka_unit_test(test_sample_many_vertices),
+        cmocka_unit_test(test_sample_far_edges),
+        cmocka_unit_test(test_sample_low_bits),
+        cmocka_unit_test(test_shuffle),
+        cmocka_unit_test(test_row_parts),
+        cmocka_unit_test(test_list_parts),
+        cmocka_unit_test(test_bad_list_parts),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }
