@@ -115,12 +115,24 @@ __device__ __forceinline__ pair load_pair(const word *at)
     return p;
 }
 
+/* The id of an entry, of this or an earlier call. */
+__device__ __forceinline__ int64_t id_of(const dedup &d, word entry)
+{
+    const uint32_t value = (uint32_t)entry;
+    return value & NEWCOMER ? d.ids[value & ~NEWCOMER] : d.vertices[value];
+}
+
+/* Of the two entries of one id: is this one of a higher index? */
+__device__ __forceinline__ bool is_higher(word entry, word mine)
+{
+    return (uint32_t)entry & NEWCOMER && mine < entry;
+}
+
 enum outcome { KNOWN, LOWER, TOOK }; /* someone has it; took it from a higher index; took an empty entry */
 
 /* Finds or takes the entry of id i. An entry that is taken keeps its id until the next reset. So an id that
  * went past it can never be there, and no id has two entries. */
-__device__ uint32_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, uint32_t *lost,
-                          enum outcome *out)
+__device__ uint32_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, int64_t n, enum outcome *out)
 {
     const int64_t id = d.ids[i];
     const hashed h = hash(t, id);
@@ -141,12 +153,12 @@ __device__ uint32_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
             }
             if ((entry ^ mine) >> 32 != 0)
                 continue;
-            const uint32_t value = (uint32_t)entry;
-            if ((value & NEWCOMER ? d.ids[value & ~NEWCOMER] : d.vertices[value]) != id)
+            if (id_of(d, entry) != id)
                 continue;
-            if (value & NEWCOMER && mine < entry) {
+            if (is_higher(entry, mine)) {
                 const word before = atomicMin(&d.entries[at + half], mine);
                 const uint32_t from = (uint32_t)before & ~NEWCOMER;
+                uint32_t *lost = lost_of(d, t.mask, n);
                 if (before > mine)
                     *out = LOWER;
                 if (before > mine && lost) /* nobody loses an entry twice, so this sets a bit */
@@ -154,7 +166,8 @@ __device__ uint32_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
             }
             return (uint32_t)(at + half);
         }
-        const bool crowded = pairs % PATIENCE == 0 && pst_cu_load(&d.table->met) > (word)(t.max_ids - t.used);
+        const bool crowded =
+            pairs % PATIENCE == 0 && pst_cu_load(&d.table->met) > (word)(d.table->max_ids - d.table->used);
         if (crowded || 2 * pairs > t.mask) {
             pst_cu_fault(d.status, PST_E_LIMIT);
             return 0;
@@ -162,15 +175,14 @@ __device__ uint32_t enter(const dedup &d, const struct pst_dedup &t, int64_t i, 
     }
 }
 
-/* A warp enters 32 * AT_ONCE ids at a time. Most find their home empty, or with another id and an empty one
- * beside it, so all first try that at once. A run of equal ids would meet there, so only its first lane
- * tries. The other ids then go their own ways. */
-__global__ void __launch_bounds__(PST_CU_THREADS) enter_all(dedup d)
+/* A warp enters 32 * AT_ONCE ids at a time. Most find their home empty or with themselves, or with another id
+ * and such an entry beside it, so all first try that at once. A run of equal ids would meet in an empty
+ * entry, so only its first lane tries. The other ids then go their own ways. */
+__global__ void __launch_bounds__(PST_CU_THREADS, 4) enter_all(dedup d)
 {
     const struct pst_dedup t = *d.table;
     const int64_t n = pst_cu_warp_value(d.n, d.status);
     const bool counted = t.used + n > t.max_ids;
-    uint32_t *lost = lost_of(d, t.mask, n);
     for (int64_t i = pst_cu_first(); i < d.tile_words; i += pst_cu_step())
         d.tiles.taken[i] = 0;
     if (pst_cu_first() == 0)
@@ -180,46 +192,57 @@ __global__ void __launch_bounds__(PST_CU_THREADS) enter_all(dedup d)
          chunk += pst_cu_step() * AT_ONCE) {
         int64_t id[AT_ONCE];
         pair p[AT_ONCE];
-        word before[AT_ONCE];
-        unsigned tried = 0, second = 0, todo = 0, took = 0, lower = 0;
+        word got[AT_ONCE]; /* what an entry was when it was tried, or its id */
+        const uint32_t first = (uint32_t)chunk + (uint32_t)lane; /* below 2^32 */
+        const int room = (int)min(n - chunk, (int64_t)PST_CU_WARP * AT_ONCE) - lane;
+        unsigned asked = 0, second = 0, todo = 0, took = 0, lower = 0;
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) { /* past the end: the last id, which does nothing */
-            const int64_t i = chunk + k * PST_CU_WARP + lane;
-            id[k] = d.ids[i < n ? i : n - 1];
-        }
+        for (int k = 0; k < AT_ONCE; k++) /* past the end: the last id, which does nothing */
+            id[k] = d.ids[k * PST_CU_WARP < room ? first + k * PST_CU_WARP : (uint32_t)n - 1];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
             p[k] = load_pair(&d.entries[hash(t, id[k]).at]);
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            const int64_t i = chunk + k * PST_CU_WARP + lane;
+            const uint32_t i = first + k * PST_CU_WARP;
+            const bool in = k * PST_CU_WARP < room;
             const hashed h = hash(t, id[k]);
-            const word a = p[k].entry[0], b = p[k].entry[1], mine = h.key | NEWCOMER | (uint32_t)i;
+            const word a = p[k].entry[0], b = p[k].entry[1], mine = h.key | NEWCOMER | i;
             const bool next = !is_old(t, a) && (a ^ mine) >> 32 != 0;
+            const word entry = next ? b : a;
             const int64_t left = __shfl_up_sync(0xFFFFFFFFu, id[k], 1);
-            before[k] = 0;
-            if (i < n && (lane == 0 || left != id[k]) && is_old(t, next ? b : a)) {
-                before[k] = atomicCAS(&d.entries[h.at + next], next ? b : a, mine);
-                tried |= 1u << k;
-            }
+            const bool leads = lane == 0 || left != id[k];
             second |= (unsigned)next << k;
+            p[k].entry[0] = entry;
+            got[k] = 0;
+            if (in && is_old(t, entry) && leads) {
+                got[k] = atomicCAS(&d.entries[h.at + next], entry, mine);
+                asked |= 1u << k;
+            } else if (in && !is_old(t, entry) && (entry ^ mine) >> 32 == 0) {
+                got[k] = (word)id_of(d, entry);
+                asked |= 1u << k;
+            }
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            const int64_t i = chunk + k * PST_CU_WARP + lane;
+            const uint32_t i = first + k * PST_CU_WARP;
+            const bool in = k * PST_CU_WARP < room;
             const bool next = second >> k & 1;
-            if (tried >> k & 1 && before[k] == (next ? p[k].entry[1] : p[k].entry[0])) {
-                took |= 1u << k;
-                d.slot[i] = (uint32_t)hash(t, id[k]).at + next;
-            } else if (i < n) {
+            const hashed h = hash(t, id[k]);
+            const word entry = p[k].entry[0], mine = h.key | NEWCOMER | i;
+            const bool told = asked >> k & 1, takes = told && is_old(t, entry) && got[k] == entry,
+                       knows = told && !is_old(t, entry) && got[k] == (word)id[k] && !is_higher(entry, mine);
+            took |= (unsigned)takes << k;
+            if (takes || knows)
+                d.slot[i] = (uint32_t)h.at + next;
+            else if (in)
                 todo |= 1u << k;
-            }
         }
         for (; todo; todo &= todo - 1) {
             const int k = __ffs((int)todo) - 1;
-            const int64_t i = chunk + k * PST_CU_WARP + lane;
+            const uint32_t i = first + (uint32_t)k * PST_CU_WARP;
             enum outcome out;
-            d.slot[i] = enter(d, t, i, lost, &out);
+            d.slot[i] = enter(d, t, i, n, &out);
             took |= (unsigned)(out == TOOK) << k;
             lower |= (unsigned)(out == LOWER) << k;
         }
