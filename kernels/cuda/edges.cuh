@@ -100,7 +100,7 @@ template <class T> struct pst_cu_edge {
 /* The lowest level: what each edge adds. */
 template <class F> struct pst_cu_of_edges {
     using more = typename F::more;
-    static constexpr bool MANY = true;
+    static constexpr int AHEAD = PST_CU_AHEAD, BLOCKS = 3; /* of a multiprocessor */
     pst_cu_sorted s;
     F f;
     int64_t column; /* the first of this panel */
@@ -127,7 +127,7 @@ template <class F> struct pst_cu_of_edges {
  * border, and entry 2c + 1 to another one that crosses its last border. */
 struct pst_cu_partials {
     using more = int32_t;
-    static constexpr bool MANY = false;
+    static constexpr int AHEAD = 2 * PST_CU_AHEAD, BLOCKS = 2; /* few warps, so each loads more at once */
     uint32_t *source;
     float *row;
     int64_t width;
@@ -279,11 +279,8 @@ static __device__ __forceinline__ void pst_cu_add_chunk(const L &in, const pst_c
     }
 }
 
-/* Levels above the lowest have few warps, so each loads more rows at once. */
-template <class L> constexpr int PST_CU_LEVEL_AHEAD = L::MANY ? (int)PST_CU_AHEAD : 2 * PST_CU_AHEAD;
-
 template <int W, class L>
-__global__ void __launch_bounds__(PST_CU_THREADS, L::MANY ? 3 : 2)
+__global__ void __launch_bounds__(PST_CU_THREADS, L::BLOCKS)
     pst_cu_add_chunks(L in, int64_t n, pst_cu_sums out)
 {
     const int lane = (int)threadIdx.x % PST_CU_WARP;
@@ -293,7 +290,7 @@ __global__ void __launch_bounds__(PST_CU_THREADS, L::MANY ? 3 : 2)
          item += pst_cu_step() / PST_CU_WARP) {
         const int64_t chunk = item % chunks, column = item / chunks * panel, j = column + (int64_t)lane * W;
         const pst_cu_chunk<typename L::more> c = pst_cu_look(in, chunk, n, lane);
-        pst_cu_add_chunk<W, PST_CU_LEVEL_AHEAD<L>>(in, out, c, j);
+        pst_cu_add_chunk<W, L::AHEAD>(in, out, c, j);
         if (chunk == 0 && out.up.source && j < out.width) /* loaded in place of what is not there */
             pst_cu_vec_store<W>(out.up.row + j, pst_cu_vec<W>{});
         if (lane < 2 && out.up.source && column == 0)

@@ -1,9 +1,9 @@
 """The disk stage on a GPU: kernels drive NVMe queues of emulated drives and read what batches miss. On virtual GPUs
-(kernels/cuda/host), in whole pipelines; tests/stage/test_device_disk*.c look closer."""
+or real ones (gpus.py), in whole pipelines; tests/stage/test_device_disk*.c look closer."""
 from crash import children, kill_ends, wait_for
+from gpus import *
 from harness import *
 
-os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 SMALL = [word for pair in ("params.batch=120", "params.fanout=[3,2]", "stages.planner.params.gpu_cache=4KiB", "stages.planner.params.cpu_cache=0",
                            "stages.trainer.params.hidden=8") for word in ("--set", pair)] + ["--quiet"]
@@ -54,7 +54,7 @@ def the_same_run_as_from_files():
             assert r["io"]["bytes"] < 0.6 * 512 * r["io"]["rows"], r["io"]  # rows of 64 bytes share blocks
             assert r["stages"]["disk"]["device"] == "cuda:0", r["stages"]
         on_gpu = train(p, *on(**OTHERS)).report
-        for device in ("cuda:1",) if GROUPED else ("cuda:0", "cuda:1"):
+        for device in (SECOND,) if GROUPED else ("cuda:0", SECOND):
             r = train(p, *on(**OTHERS, disk=device), *disk()).report
             same(r, on_gpu, device)
             by_gpu(r["io"], device)
@@ -80,7 +80,7 @@ def stripes_are_found():
         want = train(p).report
         striped = p.path("striped")
         command("convert", data(p), striped, "--stripes", "3")
-        r = p.run(HYPERION, *SMALL, "--epochs", 1, *on(disk="cuda:1"), *disk(ssds=2), data=striped).report
+        r = p.run(HYPERION, *SMALL, "--epochs", 1, *on(disk=SECOND), *disk(ssds=2), data=striped).report
         same(r, want, "striped")
         by_gpu(r["io"], "striped")
 
@@ -120,11 +120,11 @@ def only_drives_of_our_own_are_driven_by_a_gpu():
         r = train(p, *on(disk="auto"), *disk(backend="pread")).report
         said = r["stages"]["disk"]
         assert said["device"] == "cpu:0" and "only if backend=nvme|emulated" in said["chosen"], said
-        r = train(p, *disk(), "--device", "cuda:1").report
-        assert all(s["device"] == "cuda:1" for s in r["stages"].values()), r["stages"]
+        r = train(p, *disk(), "--device", SECOND).report
+        assert all(s["device"] == SECOND for s in r["stages"].values()), r["stages"]
         by_gpu(r["io"], "--device")
-        r = train(p, "--device", "cuda:1").report
-        assert r["stages"]["disk"]["device"] == "cpu:0" and r["stages"]["trainer"]["device"] == "cuda:1", r["stages"]
+        r = train(p, "--device", SECOND).report
+        assert r["stages"]["disk"]["device"] == "cpu:0" and r["stages"]["trainer"]["device"] == SECOND, r["stages"]
         r = train(p, *on(disk="auto"), *disk()).report
         assert r["stages"]["disk"]["device"] == "cuda:0", r["stages"]["disk"]
         drawn = command("graph", *on(disk="cuda:0"), *disk(), HYPERION).stdout

@@ -1,11 +1,19 @@
-"""marius.json with the embedder on a GPU, and legend.json on one: virtual GPUs (kernels/cuda/host), so that it runs
-anywhere. Losses are the CPU's within 1e-5: the kernels add in the CPU's order, but for matrix products, the scores of true
-ends and the sums of losses. Ranks are exact, whatever the embeddings."""
+"""marius.json with the embedder on a GPU, and legend.json on one: virtual GPUs or real ones (gpus.py). Losses are the
+CPU's within 1e-5: the kernels add in the CPU's order, but for matrix products, the scores of true ends and the sums of
+losses. Ranks are exact, whatever the embeddings."""
+import sys
+
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    print("# SKIP no numpy (Debian package python3-numpy)")
+    sys.exit(77)
+
 from crash import kill_ends
 from embedding import *
+from gpus import *
 from harness import *
 
-os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 SLOW_DISK = ["--set", "stages.disk.params.fault_delay_us=2000"]
 
 
@@ -52,7 +60,7 @@ def timing_and_places_change_no_bit():
     with Place() as p:
         data = knowledge_graph(p)
         want = marius(p, data, epochs=1).report["weights_digest"]
-        assert marius(p, data, *on(store="cpu:1"), device="cuda:1", epochs=1).report["weights_digest"] == want
+        assert marius(p, data, *on(store="cpu:1"), device=SECOND, epochs=1).report["weights_digest"] == want
         assert marius(p, data, epochs=1, grouped=True).report["weights_digest"] == want
         want = leg(p, data, 6, 3, epochs=1).report["weights_digest"]
         assert leg(p, data, 6, 3, epochs=1, grouped=True).report["weights_digest"] == want
@@ -126,6 +134,7 @@ def ranks_equal_those_of_brute_force():
 
 @test
 def a_gpu_that_is_too_small_is_told():
+    only_virtual("no GPU is so small")
     with Place() as p:
         data = knowledge_graph(p)
         for run, what in ((lambda: marius(p, data, code=1), "embedder"), (lambda: leg(p, data, 4, 3, code=1), "legend")):
@@ -139,6 +148,7 @@ def a_gpu_that_is_too_small_is_told():
 
 @test
 def a_kernel_that_never_ends_is_told():
+    only_virtual("a GPU's kernels end")
     with Place() as p:
         data = knowledge_graph(p)
         for where, run, what in (("query.cu", marius, "embedder"), ("negatives.cu", lambda *a, **k: leg(*a, 4, 3, **k), "legend")):
@@ -170,7 +180,7 @@ def kills_leave_nothing():
             run = p.start(MARIUS, *settings(3), "--epochs", 1_000_000, *on(embedder="cuda:0"), data=data, grouped=False)
             kill_ends(run, victim, 0.3)
         for victim in ("legend", "disk", "memory-cpu:0", "supervisor"):
-            run = p.start(LEGEND, *legend(6, 3, "legend"), "--epochs", 1_000_000, *on(legend="cuda:1"), data=data, grouped=False)
+            run = p.start(LEGEND, *legend(6, 3, "legend"), "--epochs", 1_000_000, *on(legend=SECOND), data=data, grouped=False)
             kill_ends(run, victim, 0.3)
 
 

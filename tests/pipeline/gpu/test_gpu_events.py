@@ -1,22 +1,16 @@
 """Slots that change hands in streams (common/host/handover.h), on virtual GPUs. There a stream does nothing before somebody
-waits for it: who forgets to wait reads what was there before, every time. With PENSTOCK_TWIN=cuda, on this machine's."""
+waits for it: who forgets to wait reads what was there before, every time. With PENSTOCK_TWIN=cuda, on this machine's (gpus.py)."""
 from crash import kill_ends, wait_for
+from gpus import *
 from harness import *
 
-REAL = os.environ.get("PENSTOCK_TWIN") == "cuda"
-if not REAL:
-    os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-GPUS = json.loads(subprocess.check_output([os.path.join(BUILD, "bin", "penstock-memory"), "--gpus"]))
-if GPUS["gpus"] == 0:
-    print(f"# no GPU: {GPUS['why']}")
-    sys.exit(77)
 BATCHES, BYTES = (200, "16MiB") if REAL else (16, "4KiB")  # long enough for a GPU that what is not waited for is missed
 
 
 def on(name, device, **more):
     if name in ("writer", "reader", "stamper"):
         more["bytes"] = BYTES
-    return {**stage(name, **more), "place": {"device": "cuda:0" if device == "cuda:1" and GPUS["gpus"] == 1 else device}}
+    return {**stage(name, **more), "place": {"device": SECOND if device == "cuda:1" else device}}
 
 
 def way(*stages, slots=3, **more):
@@ -137,8 +131,7 @@ def where_there_are_no_events_between_processes_the_host_waits():
 
 @test
 def who_waits_for_a_kernel_that_never_ends_says_so():
-    if REAL:
-        raise Skip("a GPU's kernels end")
+    only_virtual("a GPU's kernels end")
     with Place() as p:
         os.environ.update(PENSTOCK_VIRTUAL_HANG="queue.cu", PENSTOCK_GPU_WAIT_S="0.5")
         try:
@@ -150,8 +143,7 @@ def who_waits_for_a_kernel_that_never_ends_says_so():
 
 @test
 def work_behind_that_of_a_slot_delays_nobody():
-    if REAL:
-        raise Skip("a GPU's kernels end")
+    only_virtual("a GPU's kernels end")
     with Place() as p:
         os.environ.update(PENSTOCK_VIRTUAL_HANG="optimizer.cu", PENSTOCK_GPU_WAIT_S="0.5")
         try:
@@ -188,7 +180,7 @@ def kills_while_streams_wait_for_one_another():
         raise Skip("these are processes")
     with Place() as p:
         pl = way(on("writer", "cuda:0", batches=10_000_000), on("reader", "cuda:1", delay_us=500))
-        memories = [f"memory-cuda:{gpu}" for gpu in range(min(GPUS["gpus"], 2))]
+        memories = sorted({"memory-cuda:0", "memory-" + SECOND})
         for victim in ("writer", "reader", *memories, "supervisor"):
             kill_ends(p.start(pl, grouped=False), victim, 0.1)
 

@@ -1,9 +1,9 @@
 """Cached rows that never leave the GPU: the sampler's own slots for them, which the trainer completes with what the disk
-brought. On virtual GPUs (kernels/cuda/host)."""
+brought. On virtual GPUs or real ones (gpus.py)."""
 from crash import kill_ends
+from gpus import *
 from harness import *
 
-os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 CACHED = {"from": "sampler.cached", "to": "trainer.cached"}
 
 
@@ -134,6 +134,7 @@ def runs_go_on():
 
 @test
 def elsewhere_the_link_is_left_out():
+    needs_two()
     with Place() as p:
         want = train(p, hyperion(device="cpu:0")).report
         for stages in ({"trainer": {"place": {"device": "cuda:1"}}}, {"sampler": {"place": {"device": "cpu:0"}}}):
@@ -160,6 +161,7 @@ def elsewhere_the_link_is_left_out():
 
 @test
 def gpus_that_reach_each_other_share_the_slots():
+    only_virtual("these GPUs reach each other if the test says so")
     with Place() as p:
         want = train(p, hyperion(device="cpu:0")).report
         os.environ["PENSTOCK_VIRTUAL_PEERS"] = "1"

@@ -1,10 +1,10 @@
-"""pipelines/hyperion.json with its stages on GPUs: virtual ones (kernels/cuda/host), so that it runs anywhere."""
+"""pipelines/hyperion.json with its stages on GPUs: virtual or real ones (gpus.py)."""
 import re
 
 from crash import kill_ends
+from gpus import *
 from harness import *
 
-os.environ["PENSTOCK_CUDA"] = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 # Fibers are slow: few columns, two batches an epoch.
 SMALL = [word for pair in ("params.batch=120", "params.fanout=[3,2]", "stages.planner.params.gpu_cache=4KiB", "stages.planner.params.cpu_cache=0",
@@ -46,15 +46,16 @@ ALL = {"planner": "cuda:0", "sampler": "cuda:0", "trainer": "cuda:0"}
 def the_same_run_wherever_it_is_made():
     with Place() as p:
         want = train(p).report
-        for devices in (ALL, {**ALL, "trainer": "cuda:1"}, {"trainer": "cuda:0"}, {"sampler": "cuda:1"}):
+        for devices in (ALL, {**ALL, "trainer": SECOND}, {"trainer": "cuda:0"}, {"sampler": SECOND}):
             r = train(p, *on(**devices)).report
             same(r, want, devices)
             assert GROUPED or len({stage["pid"] for stage in r["stages"].values()}) == 4, r["stages"]
             assert all(r["stages"][name]["device"] == device for name, device in devices.items()), r["stages"]
         same(train(p, *on(**ALL), grouped=True).report, want, "threads of one process")
-        r = train(p, "--device", "auto", grouped=False).report  # there is no MPS
+        r = train(p, "--device", "auto", grouped=False).report
         same(r, want, "auto")
-        assert r["gpus"]["sharing"] == "one process" and len({stage["pid"] for stage in r["stages"].values()}) == 2, r
+        if not REAL:  # there is no MPS
+            assert r["gpus"]["sharing"] == "one process" and len({stage["pid"] for stage in r["stages"].values()}) == 2, r
         r = train(p, *on(trainer="cuda:0"), *settings("stages.trainer.params.precision=tf32")).report
         assert r["trainer"]["products"] == "tf32" and r["weights_digest"] != want["weights_digest"], r["trainer"]
 
@@ -101,6 +102,7 @@ def runs_go_on_elsewhere():
 
 @test
 def a_gpu_that_is_too_small_is_told():
+    only_virtual("no GPU is so small")
     with Place() as p:
         os.environ["PENSTOCK_HOST_GPU_BYTES"] = "30000000"
         try:
@@ -113,6 +115,7 @@ def a_gpu_that_is_too_small_is_told():
 
 @test
 def a_kernel_that_never_ends_is_told():
+    only_virtual("a GPU's kernels end")
     with Place() as p:
         for where, stage_name, said in (("loss.cu", "trainer", "trainer: batch 0, micro-batch 0: cuda:0: "),
                                         ("sample.cu", "sampler", "sampler: cannot sample batch 0: cuda:0: ")):
@@ -132,11 +135,14 @@ def kills_leave_nothing():
         raise Skip("these are processes")
     with Place() as p:
         for victim in ("planner", "sampler", "disk", "trainer", "memory-cpu:0", "supervisor"):
-            run = p.start(HYPERION, *SMALL, "--epochs", 1_000_000, *on(**{**ALL, "trainer": "cuda:1"}),
+            run = p.start(HYPERION, *SMALL, "--epochs", 1_000_000, *on(**{**ALL, "trainer": SECOND}),
                           data=data(p), grouped=False)
             kill_ends(run, victim, None if victim == "planner" else 0.3)  # that ends before the rest begins
         run = p.start(HYPERION, *SMALL, "--epochs", 1_000_000, "--device", "auto", data=data(p), grouped=False)
-        kill_ends(run, "planner", 0.3, died="cuda:0")  # in one process with sampler and trainer
+        if not REAL:
+            kill_ends(run, "planner", 0.3, died="cuda:0")  # in one process with sampler and trainer
+        else:
+            kill_ends(run, "sampler", 0.3)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ void gpu_note(const char *name, double value, const char *unit);
 void gpu_results_begin(const char *path);
 void gpu_results_end(void);
 
-int gpu_kernels(bool tiny);
+int gpu_kernels(bool tiny, const char *graph); /* NULL: over all graphs */
 int gpu_embed(bool tiny);
 int gpu_io(int argc, char **argv);
 /* mps: the caller has started MPS, and the figures say so. */

@@ -572,14 +572,22 @@ void measure_machine(struct gpu *g, size_t bytes)
 }
 } // namespace
 
-int gpu_kernels(bool tiny)
+int gpu_kernels(bool tiny, const char *graph)
 {
+    static const char *const NAMES[GPU_GRAPHS] = {"uniform", "rmat", "star"};
     struct gpu g;
     const struct sizes s = tiny ? TINY : FULL;
     const int64_t most = s.seeds * (1 + FANOUT) * (1 + FANOUT) + 1 + HOPS * FANOUT;
+    bool found = graph == NULL;
+    for (const char *name : NAMES)
+        found = found || strcmp(name, graph) == 0;
+    if (!found)
+        STOP("--graph: expected uniform, rmat or star, found %s", graph);
     gpu_open(&g, most, s.dim);
     measure_machine(&g, s.copy_bytes);
     for (int kind = 0; kind < GPU_GRAPHS; kind++) {
+        if (graph && strcmp(graph, NAMES[kind]) != 0)
+            continue;
         struct batch b = {};
         b.g = &g;
         b.s = s;

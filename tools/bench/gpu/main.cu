@@ -1,6 +1,7 @@
 /* main.cu: the command line of the GPU bench, and what its parts share.
  *
- *   gpu kernels [--tiny] [--out FILE]   each kernel's time, against what must move
+ *   gpu kernels [--tiny] [--graph uniform|rmat|star] [--out FILE]
+ *                                       each kernel's time, against what must move; --graph: over one graph
  *   gpu embed [--tiny] [--out FILE]     a step of graph embeddings, fused and not
  *   gpu io OPTIONS                      disk kernels over emulated drives (io.cu)
  *   gpu ipc [--mps] [--out FILE]        from one process' event to another's kernel; --mps: it runs under MPS
@@ -192,13 +193,15 @@ void gpu_note(const char *name, double value, const char *unit)
 
 int main(int argc, char **argv)
 {
-    const char *out = NULL;
+    const char *out = NULL, *graph = NULL;
     bool tiny = false, mps = false;
     for (int i = 2; i < argc; i++) {
         tiny = tiny || strcmp(argv[i], "--tiny") == 0;
         mps = mps || strcmp(argv[i], "--mps") == 0;
         if (strcmp(argv[i], "--out") == 0 && i + 1 < argc)
             out = argv[i + 1];
+        if (strcmp(argv[i], "--graph") == 0 && i + 1 < argc)
+            graph = argv[i + 1];
     }
     if (argc == 3 && strcmp(argv[1], "echo") == 0)
         return gpu_echo(atoi(argv[2]));
@@ -207,7 +210,7 @@ int main(int argc, char **argv)
     gpu_results_begin(out);
     int rc = 2;
     if (strcmp(argv[1], "kernels") == 0)
-        rc = gpu_kernels(tiny || !ON_GPU);
+        rc = gpu_kernels(tiny || !ON_GPU, graph);
     else if (strcmp(argv[1], "embed") == 0)
         rc = gpu_embed(tiny || !ON_GPU);
     else if (strcmp(argv[1], "io") == 0)
