@@ -40,7 +40,7 @@ class Service:
 
     def served(self):
         """Has a process used it? Its server starts with the first client, and stays."""
-        answer = subprocess.run([self.program], input="get_server_list\n", env=dict(os.environ, **self.env), text=True,
+        answer = subprocess.run([self.program], input="get_server_list\n", env=dict(os.environ, CUDA_MPS_LOG_DIRECTORY=self.logs, **self.env), text=True,
                                 capture_output=True, timeout=STOP_S)
         return answer.stdout.strip() != ""
 
