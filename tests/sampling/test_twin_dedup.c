@@ -1,5 +1,5 @@
-/* The twins of dedup where the GPU's table is at its limits: calls of more ids than it has places, batches
- * after a failure, and stamps that begin again. */
+/* The twins of dedup where the GPU's table is at its limits: calls of more ids than it has places, batches of
+ * more ids than it has records for, batches after a failure, and stamps that begin again. */
 #include "tests/kernel/twin_graph.h"
 
 /* Calls of one batch, with these numbers of ids, which id_of makes. Both twins must accept them. */
@@ -88,6 +88,39 @@ static void test_after_failure(void **state)
     table_free(&t);
 }
 
+/* Some calls of a batch fit in the records that the GPU's table has (dedup.cu), which are for 4 * 8,192 ids;
+ * others between them do not. Each call has new ids, and each repeats its own, those of its neighbours, and
+ * those of every earlier call. */
+static void test_more_ids_than_records(void **state)
+{
+    (void)state;
+    enum { MAX = 4096, NEW = 500, CALLS = 8 };
+    const int64_t calls[CALLS] = {7000, 31, 30000, 12000, 14000, 13001, 800, 95};
+    struct table t = table_new(MAX);
+    struct both vertices = both_new(MAX * I64), count = both_new(I64);
+    for (int batch = 0; batch < 3; batch++) {
+        *(int64_t *)count.host = 0;
+        send(&count);
+        for (int call = 0; call < CALLS; call++) {
+            const int64_t n = calls[batch == 2 ? CALLS - 1 - call : call];
+            struct both ids = both_new((size_t)n * I64), local = both_new((size_t)n * I32);
+            for (int64_t i = 0; i < n; i++)
+                ((int64_t *)ids.host)[i] = batch == 1 && rnd(4) && i > 0
+                                               ? ((int64_t *)ids.host)[i - 1]
+                                               : squared((int64_t)rnd(NEW * ((uint64_t)call + 1)));
+            send(&ids);
+            assert_true(dedup_both(&t, &ids, n, &vertices, &count, MAX, call == 3 ? NULL : &local));
+            both_free(&ids);
+            both_free(&local);
+        }
+        assert_true(*(int64_t *)count.host > NEW);
+        reset_both(&t);
+    }
+    both_free(&vertices);
+    both_free(&count);
+    table_free(&t);
+}
+
 /* The stamp is the first word of the GPU's table (dedup.cu). When the stamps begin again, an entry of the
  * first batch must not count. */
 static void test_stamps_begin_again(void **state)
@@ -111,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_ids_than_places),
         cmocka_unit_test(test_after_failure),
+        cmocka_unit_test(test_more_ids_than_records),
         cmocka_unit_test(test_stamps_begin_again),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);

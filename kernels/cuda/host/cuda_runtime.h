@@ -303,6 +303,10 @@ inline int __ffs(int x)
 {
     return __builtin_ffs(x);
 }
+inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
 inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
