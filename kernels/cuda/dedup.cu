@@ -42,6 +42,9 @@ struct pst_dedup {
 #ifndef PST_DEDUP_WORDS
 #define PST_DEDUP_WORDS 5
 #endif
+#ifndef PST_DEDUP_ENTER_WAVES /* blocks of enter_all for each multiprocessor */
+#define PST_DEDUP_ENTER_WAVES PST_CU_GRID_WAVES
+#endif
 #ifndef PST_DEDUP_ENTER_BLOCKS
 #define PST_DEDUP_ENTER_BLOCKS 8
 #endif
@@ -270,9 +273,14 @@ __global__ void __launch_bounds__(PST_CU_THREADS, PST_DEDUP_ENTER_BLOCKS) enter_
         d.table->call_from = from;
     }
     const int lane = (int)threadIdx.x % PST_CU_WARP;
+    if (n == 0)
+        return;
+    int64_t ahead = d.ids[min(pst_cu_first(), n - 1)]; /* past the end: the last id, which does nothing */
     for (int64_t i = pst_cu_first(); i - lane < n; i += pst_cu_step()) {
         search s = {};
-        s.id = d.ids[i < n ? i : n - 1];
+        s.id = ahead;
+        if (i + pst_cu_step() - lane < n)
+            ahead = d.ids[min(i + pst_cu_step(), n - 1)];
         const int64_t left = __shfl_up_sync(0xFFFFFFFFu, s.id, 1);
         const bool leads = lane == 0 || left != s.id;
         const unsigned leaders = __ballot_sync(0xFFFFFFFFu, leads);
@@ -504,7 +512,9 @@ pst_rc pst_kn_dedup(struct pst_queue *q, struct pst_dedup *table, const int64_t 
                      pst_cu_tiles_at(sums, tiles),
                      tile_words,
                      q->status};
-    pst_cu_on(q, pst_cu_grid(q, n.most, PST_CU_THREADS))(enter_all, d);
+    const unsigned most = (unsigned)q->multiprocessors * PST_DEDUP_ENTER_WAVES,
+                   blocks = pst_cu_grid(q, n.most, PST_CU_THREADS);
+    pst_cu_on(q, blocks < most ? blocks : most)(enter_all, d);
     pst_cu_on(q, pst_cu_grid(q, n.most, TILE))(number_all, d);
     return q->rc;
 }

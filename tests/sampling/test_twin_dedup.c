@@ -121,6 +121,27 @@ static void test_more_ids_than_records(void **state)
     table_free(&t);
 }
 
+/* An index of an id must fit in an entry beside the ids of earlier calls. */
+static void test_too_many_ids(void **state)
+{
+    (void)state;
+    struct pst_queue *other;
+    const struct pst_queue_options options = {.device = 0};
+    struct table t = table_new(100);
+    struct both ids = both_new(I64), vertices = both_new(I64), count = both_new(I64);
+    assert_int_equal(cuda->queue_new(&options, &other, why), PST_OK);
+    assert_int_equal(cuda->dedup_n(other, t.device, ids.device, (struct pst_twin_n){count.device, INT32_MAX},
+                                   vertices.device, count.device, 1, NULL),
+                     PST_E_LIMIT);
+    assert_int_equal(cuda->wait(other, why), PST_E_LIMIT);
+    assert_non_null(strstr(why, "too many ids"));
+    cuda->queue_free(other);
+    both_free(&ids);
+    both_free(&vertices);
+    both_free(&count);
+    table_free(&t);
+}
+
 /* The stamp is the first word of the GPU's table (dedup.cu). When the stamps begin again, an entry of the
  * first batch must not count. */
 static void test_stamps_begin_again(void **state)
@@ -142,9 +163,8 @@ static void test_stamps_begin_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_more_ids_than_places),
-        cmocka_unit_test(test_after_failure),
-        cmocka_unit_test(test_more_ids_than_records),
+        cmocka_unit_test(test_more_ids_than_places),  cmocka_unit_test(test_after_failure),
+        cmocka_unit_test(test_more_ids_than_records), cmocka_unit_test(test_too_many_ids),
         cmocka_unit_test(test_stamps_begin_again),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
