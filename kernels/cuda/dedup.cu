@@ -52,7 +52,7 @@ enum {
     WORDS = 3,
     TILE = PST_CU_THREADS * WORDS,
     ENTER_BLOCKS = 8, /* blocks that a multiprocessor runs at a time, which bounds the registers */
-    NUMBER_BLOCKS = 8,
+    NUMBER_BLOCKS = 6,
     ENTER_WAVES = 16, /* of blocks, at most: each thread loads its next id before it searches */
 };
 
