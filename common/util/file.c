@@ -244,3 +244,18 @@ pst_rc pst_file_digest(const char *path, char out[PST_FILE_DIGEST_BYTES])
     (void)close(fd);
     return rc;
 }
+
+void pst_file_cached(const char *name, char out[PST_PATH_MAX])
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char dir[3000];
+    (void)snprintf(dir, sizeof dir, "%.2900s%s",
+                   base   ? base
+                   : home ? home
+                          : "/nonexistent",
+                   base ? "" : "/.cache");
+    (void)mkdir(dir, 0700);
+    (void)snprintf(out, PST_PATH_MAX, "%s/penstock", dir);
+    (void)mkdir(out, 0700);
+    (void)snprintf(out, PST_PATH_MAX, "%s/penstock/%s", dir, name);
+}

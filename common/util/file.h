@@ -64,5 +64,9 @@ PST_API void pst_file_identity(const char *path, char out[PST_FILE_IDENTITY_BYTE
 #define PST_FILE_DIGEST_BYTES 17
 PST_API PST_MUST_USE pst_rc pst_file_digest(const char *path, char out[PST_FILE_DIGEST_BYTES]);
 
+/* The path of a file in the user's cache: $XDG_CACHE_HOME/penstock/NAME, or ~/.cache/penstock/NAME. Makes the
+ * folder. If it cannot be made, opening the file fails. */
+PST_API void pst_file_cached(const char *name, char out[PST_PATH_MAX]);
+
 PST_END_DECLS
 #endif

@@ -67,6 +67,9 @@ static void configure(struct pst_stage *self, struct disk *d)
     c->faults.bad_file = -1;
     pst_disk_config_add_all(c, &d->ds);
     c->nvme.topology = d->in[LISTS] >= 0;
+    d->gap_auto = c->gap_bytes == (uint64_t)PST_AUTO;
+    if (d->gap_auto)
+        c->gap_bytes = 0; /* pst_disk_stage_gap sets it when the engine is there */
     if (d->fault_row >= 0)
         spoil_row(&c->faults, &c->arrays[PST_ARRAY_FEATURES].rows_in, (uint64_t)d->fault_row);
 }
@@ -165,7 +168,9 @@ static pst_rc start(struct pst_stage *self)
             config->nvme.gpu != NULL ? " driven by " : "", config->nvme.gpu != NULL ? config->nvme.gpu : "",
             config->depth, pst_disk_direct(d->engine) ? "past" : "through");
     (void)getrusage(RUSAGE_THREAD, &d->faults);
-    rc = pst_disk_stage_gate_open(self, d);
+    rc = pst_disk_stage_gap(self, d);
+    if (rc == PST_OK)
+        rc = pst_disk_stage_gate_open(self, d);
     return rc == PST_OK ? watch(self, d) : rc;
 }
 
@@ -407,7 +412,10 @@ static const struct pst_param_desc params[] = {
      .def = "\"4KiB\"",
      .min = 0,
      .max = 16777216,
-     .help = "rows at most this far apart are read together, with what is between them; 0: only the rows"},
+     .automatic = true,
+     .help =
+         "rows at most this far apart are read together, with what is between them; 0: only the rows; auto: "
+         "the largest gap that the drive reads in the time of another request (measured once a drive)"},
     {.name = "threads",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct disk, config.threads),

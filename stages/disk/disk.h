@@ -1,5 +1,5 @@
 /* disk.h: the state of the disk stage, for its parts: disk.c (ports, parameters, events), visits.c (slots
- * that are here) and report.c.
+ * that are here), gap.c, probe.c and report.c.
  *
  * Owner: the runtime, which allocates it. Threads: one. */
 #ifndef PST_DISK_STAGE_H
@@ -57,20 +57,30 @@ struct disk {
     double iop_peak, initial_us, terminal_us, share;
     bool probe; /* auto measures the drives, even if their speed is known */
     struct pst_gate gate;
-    struct pst_burst burst;       /* auto: what the gate goes by */
-    const char *burst_from;       /* "given", "model", "probe", or "" */
-    double probe_s;               /* how long the probe took; 0: there was none */
-    struct pst_disk_stats before; /* what the probe did, which the report leaves out */
-    bool flush;                   /* no iteration came for a while: those that wait go on */
-    bool ended;                   /* no more will come */
-    uint64_t bursts, hurried;     /* times that the gate opened; of these, because no more came */
-    int in_flight;                /* the number last reported to the host */
-    struct rusage faults;         /* when the stage opened; page faults are counted from there */
+    struct pst_burst burst;               /* auto: what the gate goes by */
+    const char *burst_from;               /* "given", "model", "probe", or "" */
+    double probe_s;                       /* how long the probe took; 0: there was none */
+    struct pst_disk_stats before;         /* what the probe did, which the report leaves out */
+    bool gap_auto;                        /* gap_bytes is "auto" */
+    char gap_from[256];                   /* where the gap comes from */
+    double drive_iops, drive_bytes_per_s; /* gap_auto: reads of a row, and large reads; 0: not known */
+    double gap_measured_s;                /* how long that took; 0: it was not measured in this run */
+    bool flush;                           /* no iteration came for a while: those that wait go on */
+    bool ended;                           /* no more will come */
+    uint64_t bursts, hurried;             /* times that the gate opened; of these, because no more came */
+    int in_flight;                        /* the number last reported to the host */
+    struct rusage faults;                 /* when the stage opened; page faults are counted from there */
 };
 
 /* probe.c: measures the drives, in `open`. found: with ssds set; gets the rest. PST_E_ARG: there are too few
  * rows. PST_E_STATE: the times fit no model. */
 PST_MUST_USE pst_rc pst_disk_stage_probe(struct pst_stage *self, struct disk *d, struct pst_burst *found);
+
+/* gap.c: the array whose rows are read most: its number in the configuration. */
+int pst_disk_stage_array(const struct pst_disk_config *c);
+/* gap.c: if gap_bytes is "auto", chooses it and tells the engine, in `open`. PST_E_IO: the drive does not
+ * answer. */
+PST_MUST_USE pst_rc pst_disk_stage_gap(struct pst_stage *self, struct disk *d);
 
 /* visits.c. The first sets the gate by the parameters, in `open`. PST_E_ARG. */
 PST_MUST_USE pst_rc pst_disk_stage_gate_open(struct pst_stage *self, struct disk *d);

@@ -24,16 +24,6 @@ struct probe {
     uint64_t turn; /* so that each burst reads other rows */
 };
 
-/* The features; of a graph with vertex types, those of the type with the most rows. */
-static int largest_array(const struct pst_disk_config *c)
-{
-    int largest = PST_ARRAY_FEATURES;
-    for (int k = 0; k < c->types; k++)
-        if (c->arrays[PST_REQUEST_OF_TYPE(k)].rows > c->arrays[largest].rows)
-            largest = PST_REQUEST_OF_TYPE(k);
-    return largest;
-}
-
 /* This instance's part of the memory of slots. Nobody has a slot before the pipeline starts. */
 static pst_rc find_memory(struct pst_stage *self, struct probe *p)
 {
@@ -41,12 +31,10 @@ static pst_rc find_memory(struct pst_stage *self, struct probe *p)
     uint64_t bytes = 0;
     const int instance = pst_instance(self, &instances);
     char *region = pst_slot_region(self, 0, &bytes);
-    p->array = largest_array(&p->d->config);
+    p->array = pst_disk_stage_array(&p->d->config);
     const struct pst_request_array *a = &p->d->config.arrays[p->array];
-    struct pst_io_driven n;
-    const bool driven = pst_disk_driven(p->d->engine, &n);
-    /* so that rows are not read together; the drives that we drive ourselves read no gaps */
-    const uint64_t between = (driven ? 0 : p->d->config.gap_bytes) + PST_PAGE;
+    /* so that rows are not read together */
+    const uint64_t between = pst_disk_gap(p->d->engine) + PST_PAGE;
     p->unit = a->rows_in.unit;
     p->rows = a->rows;
     p->slot_bytes = bytes / (uint64_t)instances / PST_PAGE * PST_PAGE;

@@ -35,6 +35,15 @@ static struct pst_disk_stats run_stats(const struct disk *d)
     return s;
 }
 
+static pst_rc report_gap(struct pst_stage *self, const struct disk *d)
+{
+    return pst_report(self, "io",
+                      "{\"gap_bytes\": %llu, \"gap_from\": \"%s\", \"drive_iops\": %.9g, "
+                      "\"drive_bytes_per_s\": %.9g, \"gap_measured_s\": %.6f}",
+                      (unsigned long long)pst_disk_gap(d->engine), d->gap_from, d->drive_iops,
+                      d->drive_bytes_per_s, d->gap_measured_s);
+}
+
 static pst_rc report_gate(struct pst_stage *self, const struct disk *d)
 {
     return pst_report(
@@ -66,6 +75,8 @@ void pst_disk_stage_report(struct pst_stage *self, const struct disk *d)
                    (unsigned long long)s->retries, (unsigned long long)s->merged, s->active_s, s->in_flight_s,
                    s->starved_s, usage.ru_majflt - d->faults.ru_majflt, usage.ru_minflt - d->faults.ru_minflt,
                    depth->operations, depth->needed, depth->why);
+    if (rc == PST_OK)
+        rc = report_gap(self, d);
     if (rc == PST_OK)
         rc = report_gate(self, d);
     struct pst_io_driven n;

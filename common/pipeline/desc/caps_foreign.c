@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/util/file.h"
 #include "common/util/subprocess.h"
 #include "common/pipeline/desc/caps_impl.h"
 #include "common/pipeline/desc/desc.h"
@@ -56,20 +57,12 @@ static void stamp_of(const char *file, const struct stat *st, char out[STAMP_MAX
 }
 
 /* One file for each program. */
-static void cache_path(const char *file, char out[4096])
+static void cache_path(const char *file, char out[PST_PATH_MAX])
 {
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char dir[3000];
-    (void)snprintf(dir, sizeof dir, "%.2900s%s",
-                   base   ? base
-                   : home ? home
-                          : "/nonexistent",
-                   base ? "" : "/.cache");
-    (void)mkdir(dir, 0700);
-    (void)snprintf(out, 4096, "%s/penstock", dir);
-    (void)mkdir(out, 0700);
-    (void)snprintf(out, 4096, "%s/penstock/describe-%016llx.json", dir,
+    char name[64];
+    (void)snprintf(name, sizeof name, "describe-%016llx.json",
                    (unsigned long long)XXH3_64bits(file, strlen(file)));
+    pst_file_cached(name, out);
 }
 
 /* NULL: there is none, or it is of other files. */
@@ -105,7 +98,7 @@ pst_rc pst_caps_load_foreign(struct pst_caps *caps)
         return pst_fail_errno("cannot open stage %s", caps->file);
     if (!S_ISREG(st.st_mode))
         return pst_fail(PST_E_ARG, "stage %s: expected a program, found another kind of file", caps->file);
-    char cache[4096], aside[4200], stamp[STAMP_MAX];
+    char cache[PST_PATH_MAX], aside[PST_PATH_MAX + 16], stamp[STAMP_MAX];
     cache_path(caps->file, cache);
     stamp_of(caps->file, &st, stamp);
     caps->foreign = true;

@@ -120,8 +120,7 @@ pst_rc pst_disk_new(struct pst_disk **out, const struct pst_disk_config *config,
         pst_disk_free(d);
         return rc;
     }
-    /* a mapping reads no gaps, and a drive's command has one piece of memory */
-    d->gap_bytes = d->backend.ops->copies || d->backend.ops->dma ? 0 : config->gap_bytes;
+    pst_disk_gap_set(d, config->gap_bytes);
     *out = d;
     return PST_OK;
 }

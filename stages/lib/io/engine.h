@@ -105,6 +105,12 @@ PST_API const struct pst_disk_stats *pst_disk_stats(const struct pst_disk *d);
 /* Counts of our own driver. False: the backend has no drives of its own. */
 PST_API bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven);
 PST_API const struct pst_disk_depth *pst_disk_depth(const struct pst_disk *d);
+/* The gap that is read over: config.gap_bytes, or 0 if the backend reads no gaps. The second changes it, for
+ * operations that are made from then on; `bytes` is at most the limit of config.gap_bytes. */
+PST_API uint64_t pst_disk_gap(const struct pst_disk *d);
+PST_API void pst_disk_gap_set(struct pst_disk *d, uint64_t bytes);
+/* Whether the backend can read gaps: a mapping cannot, and a drive's command has one piece of memory. */
+PST_API bool pst_disk_gap_read(const struct pst_disk *d);
 PST_API int pst_disk_in_flight(const struct pst_disk *d);
 PST_API int pst_disk_fds(const struct pst_disk *d, int fds[PST_IO_FDS_MAX]);
 

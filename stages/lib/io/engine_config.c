@@ -220,6 +220,22 @@ const struct pst_disk_depth *pst_disk_depth(const struct pst_disk *d)
     return &d->depth;
 }
 
+bool pst_disk_gap_read(const struct pst_disk *d)
+{
+    return !d->backend.ops->copies && !d->backend.ops->dma;
+}
+
+void pst_disk_gap_set(struct pst_disk *d, uint64_t bytes)
+{
+    assert(bytes <= PST_DISK_COALESCE_MAX);
+    d->gap_bytes = pst_disk_gap_read(d) ? bytes : 0;
+}
+
+uint64_t pst_disk_gap(const struct pst_disk *d)
+{
+    return d->gap_bytes;
+}
+
 bool pst_disk_driven(struct pst_disk *d, struct pst_io_driven *driven)
 {
     *driven = (struct pst_io_driven){0};

@@ -72,6 +72,53 @@ def the_depth_comes_from_the_drives():
         assert (io["depth"], io["depth_needed"], io["depth_from"]) == (128, 0, "the default for files"), io
 
 
+def curve_of(cache):
+    """The one file that keeps the curve of a drive, and its contents."""
+    (path,) = glob.glob(os.path.join(cache, "penstock", "drive-*.json"))
+    with open(path) as f:
+        return path, json.load(f)
+
+
+@test
+def the_gap_comes_from_the_drive():
+    """gap_bytes "auto": the drive is measured once, the gap is what its curve says, and the weights stay the same."""
+    with Place() as p:
+        wide, cache = p.path("wide"), p.path("cache")
+        command("gen", "community", wide, "--vertices", "4000", "--seed", "3", "--features", "128")
+        os.environ["XDG_CACHE_HOME"] = cache
+        try:
+            given = train(p, *settings(gap_bytes=0), "--dataset", wide).report
+            assert given["io"]["gap_bytes"] == 0 and given["io"]["gap_from"] == "the parameter gap_bytes", given["io"]
+            small = train(p, *settings(gap_bytes="auto"), "--batches", 1).report["io"]  # 2,000 rows of 512 bytes
+            first, second = (train(p, *settings(gap_bytes="auto"), "--dataset", wide).report for _ in range(2))
+            assert same(first) == same(second) == same(given)
+            for backend in ("emulated", "mmap"):
+                io = train(p, *settings(gap_bytes="auto", backend=backend), "--batches", 1).report["io"]
+                assert io["gap_bytes"] == 0 and io["gap_from"] == f"the backend {backend} reads no gaps", io
+            io = train(p, *settings(gap_bytes="auto", direct=False), "--batches", 1).report["io"]
+            assert io["gap_bytes"] == 4096 and "the default, because reads go through the page cache" in io["gap_from"], io
+            if first["io"]["direct"] != "yes":
+                assert first["io"]["gap_bytes"] == 4096, first["io"]
+                return
+            assert small["gap_bytes"] == 4096 and "too few to measure the drive" in small["gap_from"], small
+            path, curve = curve_of(cache)
+            points = dict(curve["points"])
+            read = max(512, min(points))  # of a row of 512 bytes
+            gap = min(points[read] * max(bytes / s for bytes, s in points.items()) - read, (128 << 10) - 2 * read)  # coalesce_bytes
+            for io, took in ((first["io"], True), (second["io"], False)):
+                assert (io["gap_measured_s"] > 0) == took and abs(io["gap_bytes"] - gap) <= 512 and io["gap_bytes"] % 512 == 0, (io, curve)
+                assert abs(io["drive_iops"] * points[read] - 1) < 1e-6 and "the drive was measured" in io["gap_from"], (io, curve)
+            # a drive whose small reads take as long as 32 KiB of a large one
+            curve["points"] = [[bytes, max(32768, bytes) * 1e-9] for bytes in points]
+            with open(path, "w") as f:
+                json.dump(curve, f)
+            slow = train(p, *settings(gap_bytes="auto"), "--dataset", wide).report
+            assert same(slow) == same(given) and slow["io"]["gap_bytes"] == 32768 - read, slow["io"]
+            assert slow["io"]["requests"] < given["io"]["requests"] / 4 and slow["io"]["bytes"] > given["io"]["bytes"], (slow["io"], given["io"])
+        finally:
+            del os.environ["XDG_CACHE_HOME"]
+
+
 @test
 def what_cannot_be_read_is_named():
     with Place() as p:
