@@ -274,6 +274,8 @@ enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 
 struct pst_k_nvme_twin; /* nvme.h */
 struct pst_twin_graph;
+struct pst_twin_factor;
+#define PST_TWIN_FACTOR_MAX 2 /* matrices of a factor, and products of gemm_sums */
 
 struct pst_twin {
     uint64_t bytes;                     /* size of this structure; a different size means a different build */
@@ -331,6 +333,24 @@ struct pst_twin {
      * stream is not that of the call, but *at, in the device's memory, when the queue reaches the call. NULL:
      * that of the call again. So a graph draws other numbers in each run. NULL in the CPU's table. */
     void (*draws_at)(struct pst_queue *q, const struct pst_rng_stream *at);
+
+    /* Products whose factors are rounded first, if one rounding can serve several of them. NULL in a table
+     * that rounds nothing, or as it multiplies. beta is 0 or 1.
+     *
+     * A factor is a matrix that several products multiply by before it changes, for example a weight during a
+     * step. factor_set takes the values of `count` matrices of (rows,cols), without gaps, one below the
+     * other, and makes *factor if it is NULL. While no factor_set runs, any thread can multiply by it.
+     * gemm_factor: C(m,n) = A op(B) + beta C, where A consists of `count` matrices side by side. With tb,
+     * count must be 1. */
+    void (*factor_set)(struct pst_twin_factor **factor, const pst_real *const *from, int count, int64_t rows,
+                       int64_t cols);
+    void (*factor_free)(struct pst_twin_factor *factor); /* NULL: does nothing */
+    void (*gemm_factor)(bool tb, int64_t m, const pst_real *const *a, const int64_t *lda,
+                        const struct pst_twin_factor *b, pst_real beta, pst_real *c, int64_t ldc);
+    /* C[i](m,n) = A[i]' B + beta C[i], for i < count: the sum is over k rows. */
+    void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const pst_real *const *a,
+                      const int64_t *lda, const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c,
+                      int64_t ldc);
 };
 
 #define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and where it happened */

@@ -472,6 +472,10 @@ static void make_bf16(void)
 {
     bf16 = *pst_twin_cpu();
     bf16.gemm = pst_products_bf16;
+    bf16.factor_set = pst_products_factor_set;
+    bf16.factor_free = pst_products_factor_free;
+    bf16.gemm_factor = pst_products_by_factor;
+    bf16.gemm_sums = pst_products_sums;
 }
 
 const struct pst_twin *pst_twin_cpu_bf16(char *why)

@@ -1,118 +1,10 @@
 /* Float kernels against naive loops, over shapes that include nothing, one and primes. */
-#include "kernels/kernels.h"
-#include "common/util/rng.h"
-#include "tests/kernel/random_batch.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-static const int64_t SIZES[] = {0, 1, 2, 7, 16, 31, 64, 97, 130};
-enum { NSIZES = sizeof SIZES / sizeof *SIZES };
-
-static int64_t some_size(void)
-{
-    return SIZES[random_below(NSIZES)];
-}
-
-static float *random_array(int64_t n)
-{
-    float *a = malloc((size_t)(n + 1) * sizeof *a);
-    for (int64_t i = 0; i <= n; i++)
-        a[i] = (float)random_unit();
-    return a;
-}
-
-static void assert_close(double found, double expected, double scale)
-{
-    if (!(fabs(found - expected) <= 2e-6 * (scale + fabs(expected)))) {
-        print_message("found %.9g, expected %.9g\n", found, expected);
-        assert_true(false);
-    }
-}
-
-/* The nearest bfloat16, ties to even. */
-static double bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
-static double exact(float value)
-{
-    return (double)value;
-}
-
-static void check_gemm_of(const struct pst_twin *twin, double (*rounded)(float), bool ta, bool tb, int64_t m,
-                          int64_t n, int64_t k, float alpha, float beta, int threads)
-{
-    const int64_t lda = (ta ? m : k) + (int64_t)random_below(5),
-                  ldb = (tb ? k : n) + (int64_t)random_below(5);
-    const int64_t ldc = n + (int64_t)random_below(5);
-    float *a = random_array((ta ? k : m) * lda), *b = random_array((tb ? n : k) * ldb),
-          *c = random_array(m * ldc);
-    float *once = malloc((size_t)(m * ldc + 1) * sizeof *once),
-          *twice = malloc((size_t)(m * ldc + 1) * sizeof *twice);
-    memcpy(once, c, (size_t)(m * ldc + 1) * sizeof *c);
-    memcpy(twice, c, (size_t)(m * ldc + 1) * sizeof *c);
-    if (beta == 0)
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++)
-                once[i * ldc + j] = NAN; /* must not be read */
-    twin->gemm(NULL, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, once, ldc, threads);
-    twin->gemm(NULL, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, twice, ldc, threads);
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < ldc; j++) {
-            double sum = 0;
-            for (int64_t l = 0; l < k && j < n; l++)
-                sum += rounded(ta ? a[l * lda + i] : a[i * lda + l]) *
-                       rounded(tb ? b[j * ldb + l] : b[l * ldb + j]);
-            const double was = (double)c[i * ldc + j];
-            const double want = j >= n ? was : (double)alpha * sum + (beta == 0 ? 0 : (double)beta * was);
-            assert_close((double)once[i * ldc + j], want, sqrt((double)k) + 1);
-        }
-    }
-    assert_memory_equal(once, twice, (size_t)(m * ldc) * sizeof *once); /* the same bits each time */
-    free(a);
-    free(b);
-    free(c);
-    free(once);
-    free(twice);
-}
+#include "tests/products/product_checks.h"
 
 static void check_gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, float beta,
                        int threads)
 {
     check_gemm_of(pst_twin_cpu(), exact, ta, tb, m, n, k, alpha, beta, threads);
-}
-
-/* Products in bfloat16 are those of the rounded factors: whole pieces, pieces of all smaller sizes, and sums
- * over more and fewer rows than a piece has. */
-static void test_gemm_bf16(void **state)
-{
-    (void)state;
-    char why[PST_TWIN_WHY_BYTES] = "";
-    const struct pst_twin *twin = pst_twin_cpu_bf16(why);
-    if (!twin) {
-        print_message("%s\n", why);
-        skip();
-    }
-    for (int turn = 0; turn < 60; turn++) {
-        const bool ta = turn % 3 == 1, tb = turn % 3 == 2;
-        check_gemm_of(twin, bf16, ta, tb, some_size(), some_size(), some_size(), 1, turn % 2 ? 0 : 1, 1);
-    }
-    check_gemm_of(twin, bf16, true, false, 70, 40, 2 * 1024 + 77, 1, 1, 1);
-    check_gemm_of(twin, bf16, false, false, 2 * 512 + 333, 40, 100, 1, 0, 2);
-    check_gemm_of(twin, bf16, false, true, 129, 1433, 64, 1, 0, 1);
-    float a[4] = {1, NAN, 1, 2}, b[2] = {1, 1}, c[2] = {7, 7};
-    twin->gemm(NULL, false, false, 2, 1, 2, 1, a, 2, b, 1, 0, c, 1, 1);
-    assert_true(isnan(c[0]) && c[1] == 3);
-    twin->gemm(NULL, false, false, 2, 1, 0, 1, a, 2, b, 1, 0, c, 1, 1);
-    assert_true(c[0] == 0 && c[1] == 0);
 }
 
 static void test_gemm(void **state)
@@ -514,14 +406,12 @@ static void test_add_affine(void **state)
 
 int main(void)
 {
-    (void)setenv("ONEDNN_MAX_CPU_ISA", "ALL", 1); /* the sanitizers' tests exclude what bfloat16 needs */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm_bf16),  cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_mean),       cmocka_unit_test(test_mean_csc),
-        cmocka_unit_test(test_fused),      cmocka_unit_test(test_dropout_rate),
-        cmocka_unit_test(test_norm),       cmocka_unit_test(test_xent),
-        cmocka_unit_test(test_adam),       cmocka_unit_test(test_widen),
-        cmocka_unit_test(test_add_affine),
+        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_mean_csc),     cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_xent),         cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_widen),        cmocka_unit_test(test_add_affine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,11 +14,12 @@
 #include <string.h>
 
 #include "kernels/cpu/onednn/bf16.h"
+#include "kernels/twin.h"
 
 enum {
     LANES = 16,
     ROWS_MAX = 512, /* of a piece */
-    SUMMED_MAX = 1024,
+    SUMMED_MAX = 512,
     SUMMED_MIN = 32,         /* AMX multiplies 32 columns at a time */
     PIECE_ELEMENTS = 1 << 19 /* of A: 1 MiB, half of a core's second-level cache */
 };
@@ -76,13 +77,13 @@ static uint16_t *scratch(int factor, size_t elements)
     return s->at[factor];
 }
 
-/* Rounds rows of floats, to the nearest and ties to even. Numbers below 2^-126 become zero, as the CPU's
- * conversion does it. */
+/* Rounds rows of floats, to the nearest and ties to even. ld_to: of the rounded rows. Numbers below 2^-126
+ * become zero, as the CPU's conversion does it. */
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
-round_rows(uint16_t *restrict to, const float *from, int64_t rows, int64_t columns, int64_t ld)
+round_rows(uint16_t *restrict to, int64_t ld_to, const float *from, int64_t rows, int64_t columns, int64_t ld)
 {
     const __mmask16 rest = (__mmask16)((1u << (columns % LANES)) - 1);
-    for (int64_t r = 0; r < rows; r++, from += ld, to += columns) {
+    for (int64_t r = 0; r < rows; r++, from += ld, to += ld_to) {
         int64_t i = 0;
         for (; i + LANES <= columns; i += LANES)
             _mm256_storeu_si256((__m256i *)(void *)(to + i),
@@ -112,30 +113,31 @@ static int64_t power_below(int64_t n, int64_t most)
     return most;
 }
 
+enum { PARTS_MAX = PST_TWIN_FACTOR_MAX };
+
+/* `parts` matrices A, each with a share of k (by_rows), or each with a C (by_sums). */
 struct product {
     int64_t m, n, k;
-    const float *a, *b;
-    int64_t lda, ldb, ldc;
-    float *c;
+    int parts;
+    const float *a[PARTS_MAX], *b;
+    int64_t lda[PARTS_MAX], ldb, ldc;
+    float *c[PARTS_MAX];
     bool tb, adds;
 };
 
-/* B is small: a weight. */
-static void by_rows(const struct product *p)
+/* b: B, rounded. */
+static void by_rows(const struct product *p, const uint16_t *b)
 {
-    uint16_t *const b = scratch(1, (size_t)(p->n * p->k));
-    if (p->tb)
-        round_rows(b, p->b, p->n, p->k, p->ldb);
-    else
-        round_rows(b, p->b, p->k, p->n, p->ldb);
-    const int64_t most = power_below(pst_max_i64(1, PIECE_ELEMENTS / p->k), ROWS_MAX);
+    const int64_t most = power_below(pst_max_i64(1, PIECE_ELEMENTS / p->k), ROWS_MAX),
+                  columns = p->k / p->parts;
     for (int64_t at = 0, m; at < p->m; at += m) {
         m = power_below(p->m - at, most);
         uint16_t *const a = scratch(0, (size_t)(m * p->k));
-        round_rows(a, p->a + at * p->lda, m, p->k, p->lda);
+        for (int i = 0; i < p->parts; i++)
+            round_rows(a + i * columns, p->k, p->a[i] + at * p->lda[i], m, columns, p->lda[i]);
         const struct pst_onednn_shape shape = {
             .m = m, .n = p->n, .k = p->k, .ldc = p->ldc, .tb = p->tb, .adds = p->adds};
-        run(&shape, a, b, p->c + at * p->ldc);
+        run(&shape, a, b, p->c[0] + at * p->ldc);
     }
 }
 
@@ -147,14 +149,41 @@ static void by_sums(const struct product *p)
         k = power_below(pst_max_i64(p->k - at, SUMMED_MIN), SUMMED_MAX);
         const int64_t rows = pst_min_i64(k, p->k - at);
         uint16_t *const a = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, (size_t)(k * p->n));
-        round_rows(a, p->a + at * p->lda, rows, p->m, p->lda);
-        round_rows(b, p->b + at * p->ldb, rows, p->n, p->ldb);
-        memset(a + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *a);
+        round_rows(b, p->n, p->b + at * p->ldb, rows, p->n, p->ldb);
         memset(b + rows * p->n, 0, (size_t)((k - rows) * p->n) * sizeof *b);
         const struct pst_onednn_shape shape = {
             .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds};
-        run(&shape, a, b, p->c);
+        for (int i = 0; i < p->parts; i++) {
+            round_rows(a, p->m, p->a[i] + at * p->lda[i], rows, p->m, p->lda[i]);
+            memset(a + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *a);
+            run(&shape, a, b, p->c[i]);
+        }
     }
+}
+
+/* B is small: a weight. */
+static const uint16_t *rounded_b(const struct product *p)
+{
+    uint16_t *const b = scratch(1, (size_t)(p->n * p->k));
+    if (p->tb)
+        round_rows(b, p->k, p->b, p->n, p->k, p->ldb);
+    else
+        round_rows(b, p->n, p->b, p->k, p->n, p->ldb);
+    return b;
+}
+
+static void begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, load);
+    omp_set_num_threads(1);
+}
+
+/* The product with nothing to sum: C = beta C. */
+static void scale(float *c, int64_t ldc, int64_t m, int64_t n, float beta)
+{
+    for (int64_t i = 0; i < m && beta == 0; i++)
+        memset(c + i * ldc, 0, (size_t)n * sizeof *c);
 }
 
 bool pst_products_can_bf16(void)
@@ -166,7 +195,6 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc, int threads)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     assert(q == NULL && m >= 0 && n >= 0 && k >= 0 && threads >= 1 && alpha == 1 && !(ta && tb));
     assert(lda >= (ta ? m : k) && ldb >= (tb ? k : n) && ldc >= n && (beta == 0 || beta == 1));
     (void)q;
@@ -175,15 +203,96 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
     if (m == 0 || n == 0)
         return;
     if (k == 0) {
-        for (int64_t i = 0; i < m && beta == 0; i++)
-            memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+        scale(c, ldc, m, n, beta);
         return;
     }
-    (void)pthread_once(&once, load);
-    omp_set_num_threads(1);
-    const struct product p = {m, n, k, a, b, lda, ldb, ldc, c, tb, beta == 1};
+    begin();
+    const struct product p = {m, n, k, 1, {a}, b, {lda}, ldb, ldc, {c}, tb, beta == 1};
     if (ta)
         by_sums(&p);
     else
-        by_rows(&p);
+        by_rows(&p, rounded_b(&p));
+}
+
+/* ---- factors -------------------------------------------------------------------------------------- */
+
+struct pst_twin_factor {
+    int64_t rows, cols; /* of each of the matrices */
+    int count;
+    uint16_t *rounded;
+};
+
+static void *must_allocate(size_t bytes)
+{
+    void *at = aligned_alloc(PST_CACHE_LINE, (size_t)pst_align_up(bytes, PST_CACHE_LINE));
+    if (at == NULL) {
+        fprintf(stderr, "out of memory: cannot allocate %zu bytes for a weight in bfloat16\n", bytes);
+        abort();
+    }
+    return at;
+}
+
+void pst_products_factor_set(struct pst_twin_factor **factor, const float *const *from, int count,
+                             int64_t rows, int64_t cols)
+{
+    struct pst_twin_factor *f = *factor;
+    assert(rows > 0 && cols > 0 && count >= 1 && count <= PARTS_MAX);
+    assert(f == NULL || (f->rows == rows && f->cols == cols && f->count == count));
+    if (f == NULL) {
+        f = must_allocate(sizeof *f);
+        *f = (struct pst_twin_factor){rows, cols, count,
+                                      must_allocate((size_t)(count * rows * cols) * sizeof(uint16_t))};
+        *factor = f;
+    }
+    for (int i = 0; i < count; i++)
+        round_rows(f->rounded + i * rows * cols, cols, from[i], rows, cols, cols);
+}
+
+void pst_products_factor_free(struct pst_twin_factor *f)
+{
+    if (f == NULL)
+        return;
+    free(f->rounded);
+    free(f);
+}
+
+void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int64_t *lda,
+                            const struct pst_twin_factor *b, float beta, float *c, int64_t ldc)
+{
+    struct product p = {.m = m,
+                        .n = tb ? b->rows : b->cols,
+                        .k = tb ? b->cols : b->count * b->rows,
+                        .parts = b->count,
+                        .ldc = ldc,
+                        .c = {c},
+                        .tb = tb,
+                        .adds = beta == 1};
+    assert(m >= 0 && ldc >= p.n && (beta == 0 || beta == 1) && !(tb && b->count > 1));
+    for (int i = 0; i < b->count; i++) {
+        assert(lda[i] >= p.k / b->count);
+        p.a[i] = a[i];
+        p.lda[i] = lda[i];
+    }
+    begin();
+    by_rows(&p, b->rounded);
+}
+
+void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *const *a, const int64_t *lda,
+                       const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc)
+{
+    struct product p = {
+        .m = m, .n = n, .k = k, .parts = count, .b = b, .ldb = ldb, .ldc = ldc, .adds = beta == 1};
+    assert(count >= 1 && count <= PARTS_MAX && m >= 0 && n >= 0 && k >= 0 && ldb >= n && ldc >= n);
+    assert(beta == 0 || beta == 1);
+    for (int i = 0; i < count; i++) {
+        assert(lda[i] >= m);
+        p.a[i] = a[i];
+        p.lda[i] = lda[i];
+        p.c[i] = c[i];
+        if (k == 0)
+            scale(c[i], ldc, m, n, beta);
+    }
+    begin();
+    if (m > 0 && n > 0)
+        by_sums(&p);
 }

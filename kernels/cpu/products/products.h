@@ -19,4 +19,16 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc, int threads);
 
+/* factor_set, factor_free, gemm_factor and gemm_sums of struct pst_twin: the factor is rounded when it is
+ * set, and gemm_sums rounds B once for all of its products. They end the process with a message if memory
+ * runs out. */
+struct pst_twin_factor;
+void pst_products_factor_set(struct pst_twin_factor **factor, const float *const *from, int count,
+                             int64_t rows, int64_t cols);
+void pst_products_factor_free(struct pst_twin_factor *factor);
+void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int64_t *lda,
+                            const struct pst_twin_factor *b, float beta, float *c, int64_t ldc);
+void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *const *a, const int64_t *lda,
+                       const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc);
+
 #endif

@@ -55,19 +55,9 @@ static void vector_grads(const struct step *s)
     }
 }
 
-static int64_t columns_of(const struct pst_gnn_layer *layer, int neigh)
-{
-    return neigh ? layer->wide : layer->out;
-}
-
 static int64_t across(const struct pst_gnn_grain *grain, int64_t cols)
 {
     return (cols + grain->tile_cols - 1) / grain->tile_cols;
-}
-
-static int64_t weight_at(const struct pst_gnn_layer *layer, int neigh)
-{
-    return neigh ? layer->neigh : layer->self;
 }
 
 int64_t pst_gnn_weight_tiles(const struct step *s, int neigh)
@@ -80,8 +70,14 @@ int64_t pst_gnn_weight_tiles(const struct step *s, int neigh)
            s->pass->parts[s->l][neigh];
 }
 
-void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
-                         int64_t rows, int neigh, int worker)
+/* A tile of a weight's gradient, or a part of it: elements (i..i+m, j..j+n), from rows from..to. */
+struct tile {
+    int64_t i, j, m, n, from, to, cols;
+    pst_real *sum;
+    pst_real beta;
+};
+
+static struct tile tile_of(const struct step *s, int64_t number, int64_t rows, int neigh)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const struct pst_gnn_grain *grain = &s->model->grain;
@@ -89,14 +85,40 @@ void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, co
     const int64_t parts = s->pass->parts[s->l][neigh], part = number % parts, place = number / parts;
     const int64_t i = place / across(grain, cols) * grain->tile_rows,
                   j = place % across(grain, cols) * grain->tile_cols;
-    const int64_t from = rows * part / parts, to = rows * (part + 1) / parts, ld = pst_gnn_width(cols);
     pst_real *sum =
         parts > 1 ? real_at(s->model, s->pass->partial[s->l][neigh]) + part * pst_gnn_width(layer->in * cols)
                   : s->model->on.grad + weight_at(layer, neigh);
+    return (struct tile){.i = i,
+                         .j = j,
+                         .m = pst_min_i64(grain->tile_rows, layer->in - i),
+                         .n = pst_min_i64(grain->tile_cols, cols - j),
+                         .from = rows * part / parts,
+                         .to = rows * (part + 1) / parts,
+                         .cols = cols,
+                         .sum = sum + i * cols + j,
+                         .beta = parts > 1 ? 0 : 1};
+}
+
+void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
+                         int64_t rows, int neigh, int worker)
+{
+    const struct tile t = tile_of(s, number, rows, neigh);
+    const int64_t ld = pst_gnn_width(t.cols);
     TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm(s->q, true, false, pst_min_i64(grain->tile_rows, layer->in - i),
-                        pst_min_i64(grain->tile_cols, cols - j), to - from, 1, x.at + from * x.ld + i, x.ld,
-                        grad + from * ld + j, ld, parts > 1 ? 0 : 1, sum + i * cols + j, cols, 1));
+          s->twin->gemm(s->q, true, false, t.m, t.n, t.to - t.from, 1, x.at + t.from * x.ld + t.i, x.ld,
+                        grad + t.from * ld + t.j, ld, t.beta, t.sum, t.cols, 1));
+}
+
+void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct view x, struct view mixed,
+                              const pst_real *grad, int64_t rows, int worker)
+{
+    const struct tile t = tile_of(s, number, rows, 0), u = tile_of(s, number, rows, 1);
+    const int64_t ld = pst_gnn_width(t.cols), lds[] = {x.ld, mixed.ld};
+    const pst_real *const a[] = {x.at + t.from * x.ld + t.i, mixed.at + t.from * mixed.ld + t.i};
+    pst_real *const sum[] = {t.sum, u.sum};
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+          s->twin->gemm_sums(2, t.m, t.n, t.to - t.from, a, lds, grad + t.from * ld + t.j, ld, t.beta, sum,
+                             t.cols));
 }
 
 /* The number of tasks that add up the parts of one weight's gradient. */
@@ -146,12 +168,11 @@ void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t w
                            int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const int64_t cols = columns_of(layer, weight == layer->neigh), ld = pst_gnn_width(cols),
-                  ld_x = pst_gnn_width(layer->in);
+    const int neigh = weight == layer->neigh;
+    const int64_t ld = pst_gnn_width(columns_of(layer, neigh)), ld_x = pst_gnn_width(layer->in);
     if (n > 0)
-        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm(s->q, false, true, n, layer->in, cols, 1, grad + at * ld, ld,
-                            s->model->on.weight + weight, cols, add ? 1 : 0, to + at * ld_x, ld_x, 1));
+        pst_gnn_product(s, s->l, neigh, true, n, (struct view){grad + at * ld, ld}, add, to + at * ld_x, ld_x,
+                        worker);
 }
 
 /* Adds the gradients of inputs to those of the learned table. A minibatch has each vertex once, so blocks add

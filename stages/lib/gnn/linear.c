@@ -15,24 +15,24 @@ static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real
         return;
     }
     TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, s->x[s->l], mixed, ld_in, in));
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm(s->q, false, false, n, out, in, 1, mixed + at * ld_in, ld_in,
-                        s->model->on.weight + layer->neigh, out, 0, y + at * ld, ld, 1));
+    if (!makes_pairs(s, s->l))
+        pst_gnn_product(s, s->l, 1, false, n, (struct view){mixed + at * ld_in, ld_in}, false, y + at * ld,
+                        ld, worker);
 }
 
 void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const struct view x = s->x[s->l];
-    const int64_t out = layer->out, ld = pst_gnn_width(out);
+    const int64_t ld = pst_gnn_width(layer->out), ld_in = pst_gnn_width(layer->in), ld_x = s->x[s->l].ld;
+    const struct view x = {s->x[s->l].at + at * ld_x, ld_x},
+                      mixed = {real_at(s->model, s->pass->mixed[s->l]) + at * ld_in, ld_in};
     pst_real *y = real_at(s->model, s->pass->y[s->l]);
     if (layer->neigh >= 0)
         aggregate_rows(s, at, n, y, ld, worker);
-    if (layer->self >= 0)
-        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm(s->q, false, false, n, out, layer->in, 1, x.at + at * x.ld, x.ld,
-                            s->model->on.weight + layer->self, out, layer->neigh >= 0 ? 1 : 0, y + at * ld,
-                            ld, 1));
+    if (makes_pairs(s, s->l))
+        pst_gnn_pair_product(s, n, x, mixed, y + at * ld, ld, worker);
+    else if (layer->self >= 0)
+        pst_gnn_product(s, s->l, 0, false, n, x, layer->neigh >= 0, y + at * ld, ld, worker);
 }
 
 /* ---- backward ----------------------------------------------------------------------------------- */
@@ -134,12 +134,27 @@ static void plain_task(void *arg, int64_t task, int worker)
         input_rows(s, task - tiles, worker);
 }
 
+/* The gradient of W_neigh comes with that of W_self if makes_pairs. */
+static int64_t neigh_tiles(const struct step *s)
+{
+    return makes_pairs(s, s->l) ? 0 : pst_gnn_weight_tiles(s, 1);
+}
+
+static void pair_tile(const struct step *s, int64_t number, int worker)
+{
+    const struct view mixed = {real_at(s->model, s->pass->mixed[s->l]),
+                               pst_gnn_width(s->model->layer[s->l].in)};
+    pst_gnn_weight_tile_pair(s, number, s->x[s->l], mixed, s->grad, s->pass->dst[s->l], worker);
+}
+
 /* Sum before product: the gradients of both weights, and what W_self contributes to the input's gradient. */
 static void summed_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const int64_t selves = pst_gnn_weight_tiles(s, 0), tiles = selves + pst_gnn_weight_tiles(s, 1);
-    if (task < selves) {
+    const int64_t selves = pst_gnn_weight_tiles(s, 0), tiles = selves + neigh_tiles(s);
+    if (task < selves && makes_pairs(s, s->l)) {
+        pair_tile(s, task, worker);
+    } else if (task < selves) {
         self_tile(s, task, worker);
     } else if (task < tiles) {
         neigh_tile(s, task - selves, worker);
@@ -187,7 +202,7 @@ void pst_gnn_linear_backward(struct step *s)
         run_tasks(s, projected_task, groups_of(s, layer->out) + selves);
         run_tasks(s, projected_input_task, neighs + inputs);
     } else {
-        run_tasks(s, summed_task, selves + neighs + inputs);
+        run_tasks(s, summed_task, selves + neigh_tiles(s) + inputs);
         if (!needs_input_grad(s))
             return;
         run_tasks(s, summed_mixed_task, blocks_of(s->model, s->pass->dst[s->l]));

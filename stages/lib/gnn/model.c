@@ -384,6 +384,8 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->twin = config->device ? config->device->twin : pst_twin_cpu();
     model->q = config->device ? config->device->q : NULL;
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
+    if (model->twin->gemm_sums)
+        model->grain.parts *= 2; /* of two weights at once */
     if (model->kind->typed)
         pst_gnn_terms_of(&model->terms, config->types, model->kind->each_relation);
     model->terms.compact = config->model == PST_GNN_RGAT;
@@ -404,6 +406,9 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
 void pst_gnn_model_release(struct pst_gnn_model *model)
 {
     pst_gnn_team_free(model->team);
+    for (int i = 0; i < PST_GNN_FACTORS * PST_GNN_LAYERS_MAX; i++)
+        if (model->factor[i / PST_GNN_FACTORS][i % PST_GNN_FACTORS])
+            model->twin->factor_free(model->factor[i / PST_GNN_FACTORS][i % PST_GNN_FACTORS]);
     free(model->spent);
     free(model->weight);
     free(model->grad);

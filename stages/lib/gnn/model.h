@@ -131,6 +131,9 @@ struct pst_gnn_open {
     uint64_t put, taken;            /* steps so far; a step's record has its number, from 1 on, as sequence */
 };
 
+/* The factors (twin.h) of a layer: W_self, W_neigh, and W_self above W_neigh. */
+enum { PST_GNN_FACTOR_SELF, PST_GNN_FACTOR_NEIGH, PST_GNN_FACTOR_BOTH, PST_GNN_FACTORS };
+
 struct pst_gnn_model {
     struct pst_gnn_config config;
     const struct pst_gnn_kind *kind;
@@ -155,6 +158,8 @@ struct pst_gnn_model {
     size_t work_bytes, work_limit; /* now; of the largest batch that the configuration allows */
     int64_t most;                  /* what the device's queue has scratch memory for: pst_device_reserve */
     struct pst_gnn_open open;
+    /* The weights in the form in which the twin multiplies, during a pass; NULL if it has no such form. */
+    struct pst_twin_factor *factor[PST_GNN_LAYERS_MAX][PST_GNN_FACTORS];
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team */
     int64_t

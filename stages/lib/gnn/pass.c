@@ -103,6 +103,58 @@ static pst_rc begin_pass(struct pst_gnn_model *model, const struct pst_gnn_batch
     return rc;
 }
 
+/* ---- products with weights ----------------------------------------------------------------------- */
+
+static void factor_task(void *arg, int64_t task, int worker)
+{
+    const struct step *s = arg;
+    struct pst_gnn_model *model = s->model;
+    const int l = (int)(task / PST_GNN_FACTORS), which = (int)(task % PST_GNN_FACTORS);
+    const struct pst_gnn_layer *layer = &model->layer[l];
+    const pst_real *from[PST_TWIN_FACTOR_MAX];
+    int count = 0;
+    for (int neigh = 0; neigh < 2; neigh++)
+        if ((which == PST_GNN_FACTOR_BOTH || which == neigh) && weight_at(layer, neigh) >= 0)
+            from[count++] = model->on.weight + weight_at(layer, neigh);
+    if (count > 0 && (which != PST_GNN_FACTOR_BOTH || makes_pairs(s, l)))
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->factor_set(&model->factor[l][which], from, count, layer->in,
+                                  columns_of(layer, which == PST_GNN_FACTOR_NEIGH)));
+}
+
+/* The weights change between passes only, so each pass begins with their present values. */
+static void set_factors(struct step *s)
+{
+    if (s->twin->factor_set)
+        run_tasks(s, factor_task, (int64_t)PST_GNN_FACTORS * s->model->config.layers);
+}
+
+void pst_gnn_pair_product(const struct step *s, int64_t n, struct view a, struct view b, pst_real *c,
+                          int64_t ldc, int worker)
+{
+    const pst_real *const at[] = {a.at, b.at};
+    const int64_t ld[] = {a.ld, b.ld};
+    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+          s->twin->gemm_factor(false, n, at, ld, s->model->factor[s->l][PST_GNN_FACTOR_BOTH], 0, c, ldc));
+}
+
+void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n, struct view a,
+                     bool adds, pst_real *c, int64_t ldc, int worker)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[l];
+    const struct pst_twin_factor *factor = s->model->factor[l][neigh];
+    const int64_t in = layer->in, cols = columns_of(layer, neigh);
+    const pst_real beta = adds ? 1 : 0;
+    if (factor)
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm_factor(transposed, n, &a.at, &a.ld, factor, beta, c, ldc));
+    else
+        TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+              s->twin->gemm(s->q, false, transposed, n, transposed ? in : cols, transposed ? cols : in, 1,
+                            a.at, a.ld, s->model->on.weight + weight_at(layer, neigh), cols, beta, c, ldc,
+                            1));
+}
+
 /* ---- forward ------------------------------------------------------------------------------------ */
 
 /* The learned inputs of a block's vertices. */
@@ -142,12 +194,9 @@ static void copy_task(void *arg, int64_t block, int worker)
 /* A block of a layer's input times W_neigh, before the mean. */
 static void project_rows(const struct step *s, int l, int64_t at, int64_t n, int worker)
 {
-    const struct pst_gnn_layer *layer = &s->model->layer[l];
-    const int64_t ld = pst_gnn_width(layer->wide);
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm(s->q, false, false, n, layer->wide, layer->in, 1, s->x[l].at + at * s->x[l].ld,
-                        s->x[l].ld, s->model->on.weight + layer->neigh, layer->wide, 0,
-                        real_at(s->model, s->pass->mixed[l]) + at * ld, ld, 1));
+    const int64_t ld = pst_gnn_width(s->model->layer[l].wide), ld_x = s->x[l].ld;
+    pst_gnn_product(s, l, 1, false, n, (struct view){s->x[l].at + at * ld_x, ld_x}, false,
+                    real_at(s->model, s->pass->mixed[l]) + at * ld, ld, worker);
     if (s->model->kind->projected)
         TIMED(s, worker, PST_GNN_WORK_MEANS, s->model->kind->projected(s, l, at, n));
 }
@@ -339,6 +388,7 @@ static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
         s->x[l] = (struct view){real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in)};
     for (int l = 0; l < layers; l++)
         model->rows[l] += pass->dst[l];
+    set_factors(s);
     forward_all(s);
     if (model->config.head) {
         model->config.head->pairs(s, sum);

@@ -107,6 +107,34 @@ static inline struct pst_block block_at(const struct step *s, int l)
                               .sources = s->pass->src[l]};
 }
 
+/* The columns of a layer's weight, and where it begins in a flat array (-1: the layer does not have it).
+ * neigh: of W_neigh, else of W_self. */
+static inline int64_t columns_of(const struct pst_gnn_layer *layer, int neigh)
+{
+    return neigh ? layer->wide : layer->out;
+}
+
+static inline int64_t weight_at(const struct pst_gnn_layer *layer, int neigh)
+{
+    return neigh ? layer->neigh : layer->self;
+}
+
+/* Are the products with W_self and with W_neigh made together? The twin must gain by it, and the sum over
+ * neighbours must come first. */
+static inline bool makes_pairs(const struct step *s, int l)
+{
+    const struct pst_gnn_layer *layer = &s->model->layer[l];
+    return s->twin->gemm_sums && layer->self >= 0 && layer->neigh >= 0 && layer->wide == layer->out &&
+           !s->pass->project[l];
+}
+
+/* C = A W_self + B W_neigh for n rows of layer s->l, if makes_pairs. */
+void pst_gnn_pair_product(const struct step *s, int64_t n, struct view a, struct view b, pst_real *c,
+                          int64_t ldc, int worker);
+/* C = A W, or A W' if transposed, or C += the same if it adds, for n rows, where W is a weight of layer l. */
+void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n, struct view a,
+                     bool adds, pst_real *c, int64_t ldc, int worker);
+
 /* For the functions of a kind (layer.h), in the backward pass of layer s->l. neigh: of the weight
  * layer->neigh, else of layer->self. */
 
@@ -115,6 +143,10 @@ int64_t pst_gnn_weight_tiles(const struct step *s, int neigh);
 /* One such task: one part of one tile of x' grad, over `rows` rows. */
 void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
                          int64_t rows, int neigh, int worker);
+/* Tile `number` of the gradients of both weights, if makes_pairs. x, mixed: what W_self and W_neigh multiply.
+ */
+void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct view x, struct view mixed,
+                              const pst_real *grad, int64_t rows, int worker);
 /* to = grad W', or to += grad W', for rows at..at+n. weight: where W begins. */
 void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
                            int64_t at, int64_t n, int worker);
