@@ -31,7 +31,7 @@ static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_
                          float beta)
 {
     const int64_t lda[] = {part + (int64_t)random_below(5), part + (int64_t)random_below(5)};
-    const int64_t ldc = n + (int64_t)random_below(5);
+    const int64_t ldc = n + (random_below(2) ? 0 : (int64_t)random_below(5)); /* B in blocks if 0 */
     struct pst_twin_factor *factor = NULL;
     float *c = random_array(m * ldc), *found = random_array(m * ldc), *again = random_array(m * ldc);
     for (int turn = 0; turn < 2; turn++) {
@@ -73,7 +73,8 @@ static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_
 static void check_sums(const struct pst_twin *twin, int64_t m, int64_t n, int64_t k, float beta)
 {
     const int64_t lda[] = {m + (int64_t)random_below(5), m + (int64_t)random_below(5)};
-    const int64_t ldb = n + (int64_t)random_below(5), ldc = n + (int64_t)random_below(5);
+    const int64_t ldb = n + (int64_t)random_below(5),
+                  ldc = n + (random_below(2) ? 0 : (int64_t)random_below(5));
     float *const a[] = {random_array(k * lda[0]), random_array(k * lda[1])}, *b = random_array(k * ldb);
     float *const found[] = {random_array(m * ldc), random_array(m * ldc)};
     float *const want[] = {random_array(m * ldc), random_array(m * ldc)};

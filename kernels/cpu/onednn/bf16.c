@@ -74,6 +74,7 @@ static struct thread *this_thread(void)
 struct layout {
     dnnl_dims_t sizes, strides;
     dnnl_data_type_t type;
+    dnnl_format_tag_t tag; /* other than undef: in place of the strides */
 };
 
 /* Rows and columns as the product sees them. ld: of the matrix as it is stored. */
@@ -84,15 +85,27 @@ static struct layout layout_of(int64_t rows, int64_t columns, int transposed, in
         .sizes = {rows, columns}, .strides = {transposed ? 1 : ld, transposed ? ld : 1}, .type = type};
 }
 
+/* bf16.h: PST_ONEDNN_ROWS by PST_ONEDNN_COLUMNS, in pairs of rows. */
+static struct layout layout_of_blocks(int64_t rows, int64_t columns)
+{
+    return (struct layout){.sizes = {rows, columns}, .type = dnnl_bf16, .tag = dnnl_BA16a64b2a};
+}
+
 #if DNNL_VERSION_MAJOR >= 3
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, const struct layout *l)
+{
+    return l->tag != dnnl_format_tag_undef
+               ? dnnl_memory_desc_create_with_tag(desc, 2, l->sizes, l->type, l->tag)
+               : dnnl_memory_desc_create_with_strides(desc, 2, l->sizes, l->type, l->strides);
+}
+
 static int make_primitive(struct kept *k, const struct layout layout[3], const_dnnl_primitive_attr_t attr)
 {
     dnnl_memory_desc_t desc[3] = {NULL, NULL, NULL};
     dnnl_primitive_desc_t how = NULL;
     dnnl_status_t rc = dnnl_success;
     for (int i = 0; i < 3 && rc == dnnl_success; i++)
-        rc = dnnl_memory_desc_create_with_strides(&desc[i], 2, layout[i].sizes, layout[i].type,
-                                                  layout[i].strides);
+        rc = describe(&desc[i], &layout[i]);
     if (rc == dnnl_success)
         rc = dnnl_matmul_primitive_desc_create(&how, engine, desc[0], desc[1], NULL, desc[2], attr);
     if (rc == dnnl_success)
@@ -106,6 +119,13 @@ static int make_primitive(struct kept *k, const struct layout layout[3], const_d
     return (int)rc;
 }
 #else
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, const struct layout *l)
+{
+    return l->tag != dnnl_format_tag_undef
+               ? dnnl_memory_desc_init_by_tag(desc, 2, l->sizes, l->type, l->tag)
+               : dnnl_memory_desc_init_by_strides(desc, 2, l->sizes, l->type, l->strides);
+}
+
 static int make_primitive(struct kept *k, const struct layout layout[3], const_dnnl_primitive_attr_t attr)
 {
     dnnl_memory_desc_t desc[3];
@@ -113,8 +133,7 @@ static int make_primitive(struct kept *k, const struct layout layout[3], const_d
     dnnl_primitive_desc_t how = NULL;
     dnnl_status_t rc = dnnl_success;
     for (int i = 0; i < 3 && rc == dnnl_success; i++)
-        rc =
-            dnnl_memory_desc_init_by_strides(&desc[i], 2, layout[i].sizes, layout[i].type, layout[i].strides);
+        rc = describe(&desc[i], &layout[i]);
     if (rc == dnnl_success)
         rc = dnnl_matmul_desc_init(&what, &desc[0], &desc[1], NULL, &desc[2]);
     if (rc == dnnl_success)
@@ -141,7 +160,9 @@ static int append_sum(dnnl_post_ops_t ops)
 static int make(struct kept *k, const struct pst_onednn_shape *s)
 {
     const struct layout layout[3] = {layout_of(s->m, s->k, s->ta, s->ta ? s->m : s->k, dnnl_bf16),
-                                     layout_of(s->k, s->n, s->tb, s->tb ? s->k : s->n, dnnl_bf16),
+                                     s->blocked
+                                         ? layout_of_blocks(s->k, s->n)
+                                         : layout_of(s->k, s->n, s->tb, s->tb ? s->k : s->n, dnnl_bf16),
                                      layout_of(s->m, s->n, 0, s->ldc, dnnl_f32)};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -168,7 +189,7 @@ static int make(struct kept *k, const struct pst_onednn_shape *s)
 static struct kept *find(struct thread *t, const struct pst_onednn_shape *s, int *rc)
 {
     uint64_t hash = 0;
-    const int64_t sizes[] = {s->m, s->n, s->k, s->ldc, s->ta * 4 + s->tb * 2 + s->adds};
+    const int64_t sizes[] = {s->m, s->n, s->k, s->ldc, s->blocked * 8 + s->ta * 4 + s->tb * 2 + s->adds};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         hash = (hash ^ (uint64_t)sizes[i]) * 0x9e3779b97f4a7c15u;
     struct kept *k = &t->kept[hash >> 56];
@@ -196,4 +217,30 @@ int pst_onednn_bf16(const struct pst_onednn_shape *shape, const uint16_t *a, con
     const dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, k->a}, {DNNL_ARG_WEIGHTS, k->b}, {DNNL_ARG_DST, k->c}};
     rc = (int)dnnl_primitive_execute(k->primitive, t->stream, 3, args);
     return rc == dnnl_success ? (int)dnnl_stream_wait(t->stream) : rc;
+}
+
+/* oneDNN names what it would compute with: "brg:..." is what the blocks are for, and "ref:..." is slow. */
+static int is_fast(const struct kept *k)
+{
+    const_dnnl_primitive_desc_t how = NULL;
+    const char *name = NULL;
+    return dnnl_primitive_get_primitive_desc(k->primitive, &how) == dnnl_success &&
+           dnnl_primitive_desc_query(how, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success &&
+           name != NULL && strncmp(name, "brg", 3) == 0;
+}
+
+int pst_onednn_blocks(void)
+{
+    static const struct pst_onednn_shape shapes[] = {
+        {.m = 128, .n = 256, .k = 128, .ldc = 256, .blocked = 1},
+        {.m = 1, .n = 40, .k = 50, .ldc = 40, .adds = 1, .blocked = 1},
+        {.m = 128, .n = 40, .k = 512, .ldc = 40, .ta = 1, .blocked = 1}};
+    (void)pthread_once(&once, start);
+    int fast = started == dnnl_success;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && fast; i++) {
+        struct kept k = {.primitive = NULL};
+        fast = make(&k, &shapes[i]) == dnnl_success && is_fast(&k);
+        forget(&k);
+    }
+    return fast;
 }

@@ -27,6 +27,7 @@ enum {
 void omp_set_num_threads(int threads); /* of libgomp, which oneDNN runs on; there is no header for it */
 
 static pst_onednn_bf16_fn multiply;
+static bool has_blocks; /* B can be stored in blocks */
 static pthread_key_t scratch_key;
 
 struct scratch {
@@ -46,6 +47,10 @@ static void load(void)
 {
     void *found = pst_products_load(PST_ONEDNN_BF16_SYMBOL);
     memcpy(&multiply, &found, sizeof found); /* ISO C converts no object pointer to a function pointer */
+    pst_onednn_blocks_fn ask;
+    found = pst_products_load(PST_ONEDNN_BLOCKS_SYMBOL);
+    memcpy(&ask, &found, sizeof found);
+    has_blocks = ask() != 0;
     if (pthread_key_create(&scratch_key, free_scratch) != 0) {
         fprintf(stderr, "cannot multiply in bfloat16: the process has too many thread-specific keys\n");
         abort();
@@ -94,6 +99,57 @@ round_rows(uint16_t *restrict to, int64_t ld_to, const float *from, int64_t rows
     }
 }
 
+/* Elements of a (k,n) matrix in the form in which by_rows and by_sums multiply by it. */
+static size_t elements_of_b(int64_t k, int64_t n)
+{
+    return (size_t)(pst_align_up((uint64_t)k, PST_ONEDNN_ROWS) *
+                    pst_align_up((uint64_t)n, PST_ONEDNN_COLUMNS));
+}
+
+/* Row r of matrices of `rows` rows that are one below the other; NULL after the last. */
+static const float *row_of(const float *const *from, int count, int64_t rows, int64_t ld, int64_t r)
+{
+    return r < count * rows ? from[r / rows] + r % rows * ld : NULL;
+}
+
+/* Rounds `count` matrices of (rows,n), one below the other, into the blocks of a (k,n) matrix
+ * (onednn/bf16.h). Rows that they lack become zeros. */
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void
+round_blocks(uint16_t *restrict to, const float *const *from, int count, int64_t rows, int64_t n, int64_t ld,
+             int64_t k)
+{
+    const int64_t height = (int64_t)pst_align_up((uint64_t)k, PST_ONEDNN_ROWS),
+                  width = (int64_t)pst_align_up((uint64_t)n, PST_ONEDNN_COLUMNS);
+    const __m512i alternate = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                                               23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    for (int64_t r = 0; r < height; r += 2, to += 2 * PST_ONEDNN_COLUMNS) {
+        const float *const even = row_of(from, count, rows, ld, r), *const odd =
+                                                                        row_of(from, count, rows, ld, r + 1);
+        for (int64_t j = 0; j < width; j += LANES) {
+            const int64_t left = pst_max_i64(0, pst_min_i64(LANES, n - j));
+            const __mmask16 some = (__mmask16)((1u << left) - 1);
+            const __m512 low = even ? _mm512_maskz_loadu_ps(some, even + j) : _mm512_setzero_ps(),
+                         high = odd ? _mm512_maskz_loadu_ps(some, odd + j) : _mm512_setzero_ps();
+            _mm512_storeu_si512(to + j / PST_ONEDNN_COLUMNS * PST_ONEDNN_COLUMNS * height +
+                                    j % PST_ONEDNN_COLUMNS * 2,
+                                _mm512_permutexvar_epi16(alternate, (__m512i)_mm512_cvtne2ps_pbh(high, low)));
+        }
+    }
+}
+
+/* Rounds B, which is `count` matrices of (rows,n) one below the other, and zeros up to k rows. */
+static void round_b(uint16_t *to, bool blocked, const float *const *from, int count, int64_t rows, int64_t n,
+                    int64_t ld, int64_t k)
+{
+    if (blocked) {
+        round_blocks(to, from, count, rows, n, ld, k);
+        return;
+    }
+    for (int i = 0; i < count; i++, to += rows * n)
+        round_rows(to, n, from[i], rows, n, ld);
+    memset(to, 0, (size_t)((k - count * rows) * n) * sizeof *to);
+}
+
 static void run(const struct pst_onednn_shape *shape, const uint16_t *a, const uint16_t *b, float *c)
 {
     const int status = multiply(shape, a, b, c);
@@ -125,6 +181,12 @@ struct product {
     bool tb, adds;
 };
 
+/* Whether B is stored in blocks. oneDNN has no fast product of such a B if there are gaps in C. */
+static bool in_blocks(const struct product *p)
+{
+    return has_blocks && !p->tb && p->ldc == p->n;
+}
+
 /* b: B, rounded. */
 static void by_rows(const struct product *p, const uint16_t *b)
 {
@@ -135,8 +197,13 @@ static void by_rows(const struct product *p, const uint16_t *b)
         uint16_t *const a = scratch(0, (size_t)(m * p->k));
         for (int i = 0; i < p->parts; i++)
             round_rows(a + i * columns, p->k, p->a[i] + at * p->lda[i], m, columns, p->lda[i]);
-        const struct pst_onednn_shape shape = {
-            .m = m, .n = p->n, .k = p->k, .ldc = p->ldc, .tb = p->tb, .adds = p->adds};
+        const struct pst_onednn_shape shape = {.m = m,
+                                               .n = p->n,
+                                               .k = p->k,
+                                               .ldc = p->ldc,
+                                               .tb = p->tb,
+                                               .adds = p->adds,
+                                               .blocked = in_blocks(p)};
         run(&shape, a, b, p->c[0] + at * p->ldc);
     }
 }
@@ -148,11 +215,11 @@ static void by_sums(const struct product *p)
     for (int64_t at = 0, k; at < p->k; at += k, adds = true) {
         k = power_below(pst_max_i64(p->k - at, SUMMED_MIN), SUMMED_MAX);
         const int64_t rows = pst_min_i64(k, p->k - at);
-        uint16_t *const a = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, (size_t)(k * p->n));
-        round_rows(b, p->n, p->b + at * p->ldb, rows, p->n, p->ldb);
-        memset(b + rows * p->n, 0, (size_t)((k - rows) * p->n) * sizeof *b);
+        uint16_t *const a = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, elements_of_b(k, p->n));
+        const float *const from = p->b + at * p->ldb;
+        round_b(b, in_blocks(p), &from, 1, rows, p->n, p->ldb, k);
         const struct pst_onednn_shape shape = {
-            .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds};
+            .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds, .blocked = in_blocks(p)};
         for (int i = 0; i < p->parts; i++) {
             round_rows(a, p->m, p->a[i] + at * p->lda[i], rows, p->m, p->lda[i]);
             memset(a + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *a);
@@ -164,11 +231,11 @@ static void by_sums(const struct product *p)
 /* B is small: a weight. */
 static const uint16_t *rounded_b(const struct product *p)
 {
-    uint16_t *const b = scratch(1, (size_t)(p->n * p->k));
+    uint16_t *const b = scratch(1, elements_of_b(p->k, p->n));
     if (p->tb)
         round_rows(b, p->k, p->b, p->n, p->k, p->ldb);
     else
-        round_rows(b, p->n, p->b, p->k, p->n, p->ldb);
+        round_b(b, in_blocks(p), &p->b, 1, p->k, p->n, p->ldb, p->k);
     return b;
 }
 
@@ -219,7 +286,7 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
 struct pst_twin_factor {
     int64_t rows, cols; /* of each of the matrices */
     int count;
-    uint16_t *rounded;
+    uint16_t *by_rows, *blocks; /* all of them, one below the other; blocks: NULL if they are not used */
 };
 
 static void *must_allocate(size_t bytes)
@@ -238,21 +305,29 @@ void pst_products_factor_set(struct pst_twin_factor **factor, const float *const
     struct pst_twin_factor *f = *factor;
     assert(rows > 0 && cols > 0 && count >= 1 && count <= PARTS_MAX);
     assert(f == NULL || (f->rows == rows && f->cols == cols && f->count == count));
+    begin();
     if (f == NULL) {
+        const int64_t k = count * rows;
         f = must_allocate(sizeof *f);
-        *f = (struct pst_twin_factor){rows, cols, count,
-                                      must_allocate((size_t)(count * rows * cols) * sizeof(uint16_t))};
+        *f = (struct pst_twin_factor){
+            .rows = rows,
+            .cols = cols,
+            .count = count,
+            .by_rows = must_allocate((size_t)(k * cols) * sizeof(uint16_t)),
+            .blocks = has_blocks ? must_allocate(elements_of_b(k, cols) * sizeof(uint16_t)) : NULL};
         *factor = f;
     }
-    for (int i = 0; i < count; i++)
-        round_rows(f->rounded + i * rows * cols, cols, from[i], rows, cols, cols);
+    round_b(f->by_rows, false, from, count, rows, cols, cols, count * rows);
+    if (f->blocks != NULL)
+        round_b(f->blocks, true, from, count, rows, cols, cols, count * rows);
 }
 
 void pst_products_factor_free(struct pst_twin_factor *f)
 {
     if (f == NULL)
         return;
-    free(f->rounded);
+    free(f->blocks);
+    free(f->by_rows);
     free(f);
 }
 
@@ -274,7 +349,7 @@ void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int
         p.lda[i] = lda[i];
     }
     begin();
-    by_rows(&p, b->rounded);
+    by_rows(&p, in_blocks(&p) ? b->blocks : b->by_rows);
 }
 
 void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *const *a, const int64_t *lda,
