@@ -1,0 +1,56 @@
+/* The gradients of models with products in bfloat16, beside those in float32. */
+#include "tests/stage/trainer_world.h"
+
+/* The gradients of a step in bfloat16 are those of float32 but for the rounding of factors: 2^-9 of each. It
+ * also moves some numbers to the other side of ReLU, where the gradient jumps; ELU (GAT) has no jump. */
+static void test_bf16_gradients(void **state)
+{
+    (void)state;
+    char why[PST_TWIN_WHY_BYTES] = "";
+    struct pst_device rounds = {.twin = pst_twin_cpu_bf16(why), .number = -1};
+    if (!rounds.twin) {
+        print_message("%s\n", why);
+        skip();
+    }
+    struct world *w = world_new(PST_F32, false);
+    for (int variant = 0; variant < 4 * PST_GNN_MODEL_KINDS; variant++) {
+        struct pst_gnn_config config =
+            config_of(variant & 1 ? 3 : 2, variant & 2 ? PST_GNN_NORM_LAYER : PST_GNN_NORM_NONE, false, 0);
+        config.model = (enum pst_gnn_model_kind)(variant / 4);
+        const double most = config.model == PST_GNN_GAT ? 0.01 : 0.12;
+        int64_t seeds[SEEDS];
+        struct pst_gnn_model exact, rounded;
+        struct pst_gnn_figures a = {0}, b = {0};
+        assert_int_equal(pst_gnn_model_init(&exact, &config), PST_OK);
+        config.device = &rounds;
+        assert_int_equal(pst_gnn_model_init(&rounded, &config), PST_OK);
+        struct sampled *s = sample(w, config.layers, 4, some_seeds(w, seeds), SEEDS);
+        for (int step = 0; step < 2; step++) { /* the second has other weights */
+            pst_gnn_model_forget(&exact);
+            pst_gnn_model_forget(&rounded);
+            assert_int_equal(pst_gnn_model_step(&exact, &s->view, &a, NULL), PST_OK);
+            assert_int_equal(pst_gnn_model_step(&rounded, &s->view, &b, NULL), PST_OK);
+            double error = 0, size = 0;
+            for (int64_t i = 0; i < exact.size; i++) {
+                error += pow((double)(exact.grad[i] - rounded.grad[i]), 2);
+                size += pow((double)exact.grad[i], 2);
+            }
+            if (!(error > 0 && sqrt(error / size) < most && fabs(a.loss - b.loss) < 0.02 * a.loss))
+                fail_msg("variant %d: gradients differ by %g of their norm, the losses are %g and %g",
+                         variant, sqrt(error / size), a.loss, b.loss);
+            for (int64_t i = 0; i < exact.size; i++)
+                exact.weight[i] = rounded.weight[i] = -0.5f * exact.weight[i];
+        }
+        free(s);
+        pst_gnn_model_release(&exact);
+        pst_gnn_model_release(&rounded);
+    }
+    world_free(w);
+}
+
+int main(void)
+{
+    (void)setenv("ONEDNN_MAX_CPU_ISA", "ALL", 1); /* the sanitizers' tests exclude what bfloat16 needs */
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bf16_gradients)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
