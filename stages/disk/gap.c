@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/util/file.h"
+#include "common/util/utf8.h"
 #include "stages/disk/disk.h"
 #include "stages/lib/curve/curve.h"
 
@@ -39,7 +40,9 @@ static void take_default(struct pst_stage *self, struct disk *d, const char *why
 {
     pst_disk_gap_set(d->engine, GAP_DEFAULT);
     (void)snprintf(d->gap_from, sizeof d->gap_from, "the default, because %.200s", why);
-    for (char *at = d->gap_from; *at != '\0'; at++) /* it becomes a string of the report's JSON */
+    /* it becomes a string of the report's JSON */
+    d->gap_from[pst_utf8_valid(d->gap_from, strlen(d->gap_from))] = '\0';
+    for (char *at = d->gap_from; *at != '\0'; at++)
         *at = *at == '"' || *at == '\\' || (unsigned char)*at < ' ' ? '\'' : *at;
     pst_log(self, "gap_bytes is \"auto\": %d, %s", GAP_DEFAULT, d->gap_from);
 }
