@@ -186,8 +186,11 @@ struct pst_param_desc {
     const char *only_if;   /* "PARAM=VALUE|VALUE": unless true, the default; of NAMED_INTS, a list (README) */
     /* ENUM: "CHOICE if PARAM=VALUE|VALUE, CHOICE if ...": unless true, another choice (README) */
     const char *choice_if;
-    const char *below;   /* INT: "PARAM": it counts some of what the INT parameter PARAM counts, so it is
-                            smaller, unless PARAM is 1 */
+    const char *below; /* INT: "PARAM": it counts some of what the INT parameter PARAM counts, so it is
+                          smaller, unless PARAM is 1 */
+    /* INT: "PARAM", or "PARAM-PARAM", which are INT parameters: it is at most this number; the same with
+     * " unless PARAM=VALUE|VALUE" behind it: if true, any value */
+    const char *at_most;
     const char *even_if; /* INT: "PARAM=VALUE|VALUE": if true, an even number */
     const char *help;
     bool automatic; /* INT, BYTES: the value can also be "auto"; then the stage chooses */
@@ -506,6 +509,10 @@ PST_API void pst_doing(struct pst_stage *self, enum pst_activity activity, uint6
 /* Adds `delta` to the number of disk operations in flight. While there are any, time that the stage sleeps
  * counts as waiting for the disk, not for input. */
 PST_API void pst_in_flight(struct pst_stage *self, int64_t delta);
+
+/* Adds `delta` to the number of jobs that other threads of this stage work on. While there are any, time that
+ * the stage sleeps counts as work, and the stage does not end. */
+PST_API void pst_working(struct pst_stage *self, int64_t delta);
 
 /* Adds `delta` to the number of slots that this stage sent and that will come back by a link with "back". The
  * stage does not end while there are any. */

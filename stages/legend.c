@@ -3,7 +3,8 @@
  * of those that stay are trained. Legend (Zhang et al.), sections 3 to 5.
  *
  * The order of events is that of the stages edges, store and embedder with a staleness of 1, so on a CPU the
- * results are the same to the last bit.
+ * results are the same to the last bit. A thread of its own trains, so that the stage's thread can serve
+ * partitions meanwhile, however long a batch takes.
  *
  * On a GPU, partitions and relations lie in its memory. The host tells the GPU the ends of a batch's edges;
  * negatives, gradients and updates are the GPU's. A batch is put on the queue while the one before it is
@@ -13,11 +14,10 @@
 
 #include "common/stage.h"
 #include "stages/lib/edges/source.h"
+#include "stages/lib/vectors/aside.h"
 #include "stages/lib/vectors/owner.h"
 #include "stages/lib/vectors/relations.h"
 #include "stages/lib/vectors/resident.h"
-
-enum { BATCHES_A_TURN = 4 }; /* trained on a CPU between two looks at what the disk stage sent home */
 
 struct legend {
     struct pst_edges_source source;
@@ -25,11 +25,12 @@ struct legend {
     struct pst_relations relations;
     struct pst_device device, copies; /* copies: the same GPU, for partitions */
     struct pst_vectors_resident resident;
+    struct pst_vectors_aside aside;
     struct {
         bool any;
         struct pst_row_batch b;
-        double begin;
-    } flying; /* on a GPU: the batch that is computed */
+        double begin, gathered, trained, end;
+    } flying; /* the batch that the GPU or the thread computes */
     int parts;
     char *edges, *rows; /* a batch, without and with rows */
     uint64_t edges_bytes, rows_bytes;
@@ -130,6 +131,9 @@ static pst_rc open_stage(struct pst_stage *self)
         rc = pst_relations_open(&s->relations, pst_resume_path(self), &s->device, 0);
     if (rc == PST_OK && pst_device_is_cuda(&s->device))
         rc = open_resident(self, s);
+    s->owner.vectors.aside = !pst_device_is_cuda(&s->device) && pst_overlap(self);
+    if (rc == PST_OK && s->owner.vectors.aside)
+        rc = pst_vectors_aside_open(&s->aside, self);
     s->next = s->owner.first_batch;
     return rc == PST_OK && s->next >= s->total ? pst_vectors_owner_complete(&s->owner) : rc;
 }
@@ -137,6 +141,7 @@ static pst_rc open_stage(struct pst_stage *self)
 static void close_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
+    pst_vectors_aside_close(&s->aside);
     pst_relations_close(&s->relations);
     s->copies.left_alone = s->copies.left_alone || s->device.left_alone;
     pst_device_close(&s->device); /* waits for kernels that use partitions */
@@ -149,7 +154,7 @@ static void close_stage(struct pst_stage *self)
 
 /* ---- training ------------------------------------------------------------------------------------ */
 
-/* On a CPU; or on a GPU, if the batch has no edges. s->edges has the batch. */
+/* Without overlap; or if the batch has no edges. s->edges has the batch. */
 static pst_rc train_here(struct pst_stage *self, struct legend *s, uint64_t batch)
 {
     struct pst_row_batch b;
@@ -165,7 +170,45 @@ static pst_rc train_here(struct pst_stage *self, struct legend *s, uint64_t batc
     return rc == PST_OK ? pst_vectors_owner_home(&s->owner, batch) : rc;
 }
 
-/* On a GPU: waits for the batch that is computed. */
+/* The job of the thread: the batch in s->edges. Only vectors and relations are its own meanwhile. */
+static pst_rc compute(void *arg)
+{
+    struct legend *s = arg;
+    struct pst_vectors *v = &s->owner.vectors;
+    struct pst_row_batch *b = &s->flying.b;
+    uint64_t used;
+    s->flying.begin = pst_now();
+    pst_rc rc = pst_vectors_gather(v, (const struct pst_edge_batch *)(const void *)s->edges, s->edges,
+                                   s->rows, s->rows_bytes, b);
+    s->flying.gathered = pst_now();
+    if (rc == PST_OK)
+        rc = pst_relations_train(&s->relations, b, s->rows, &used);
+    s->flying.trained = pst_now();
+    if (rc == PST_OK)
+        rc = pst_vectors_update(v, b, s->rows);
+    s->flying.end = pst_now();
+    return rc;
+}
+
+/* The thread's batch. */
+static pst_rc land_aside(struct pst_stage *self, struct legend *s)
+{
+    const struct pst_row_batch *b = &s->flying.b;
+    const pst_rc rc = pst_vectors_aside_end(&s->aside);
+    if (rc != PST_OK)
+        return rc;
+    pst_span_of(self, "G", b->batch, -1, s->flying.begin, s->flying.gathered);
+    pst_span_of(self, "T", b->batch, -1, s->flying.gathered, s->flying.trained);
+    pst_span_of(self, "U", b->batch, -1, s->flying.trained, s->flying.end);
+    pst_count(self, 1, b->bytes_used);
+    s->owner.gather_s += s->flying.gathered - s->flying.begin;
+    s->owner.update_s += s->flying.end - s->flying.trained;
+    s->owner.edges += b->edges;
+    s->owner.gathered++;
+    return pst_vectors_owner_ended(&s->owner, b->batch, b->nodes);
+}
+
+/* Waits for the batch that is computed. */
 static pst_rc land(struct pst_stage *self, struct legend *s)
 {
     const struct pst_row_batch *b = &s->flying.b;
@@ -173,6 +216,8 @@ static pst_rc land(struct pst_stage *self, struct legend *s)
     if (!s->flying.any)
         return PST_OK;
     s->flying.any = false;
+    if (s->aside.started)
+        return land_aside(self, s);
     const pst_rc rc = pst_relations_end(&s->relations, b, &nodes);
     pst_span_of(self, "T", b->batch, -1, s->flying.begin, pst_now());
     return rc == PST_OK ? pst_vectors_owner_ended(&s->owner, b->batch, nodes) : rc;
@@ -223,6 +268,11 @@ static pst_rc train(struct pst_stage *self, struct legend *s)
     pst_span_of(self, "E", batch, -1, begin, pst_now());
     if (e.edges > 0 && pst_device_is_cuda(&s->device))
         return fly(self, s, &e);
+    if (e.edges > 0 && s->aside.started) {
+        s->flying.any = true;
+        pst_vectors_aside_begin(&s->aside, compute, s);
+        return PST_OK;
+    }
     const pst_rc rc = land(self, s);
     return rc == PST_OK ? train_here(self, s, batch) : rc;
 }
@@ -232,23 +282,22 @@ static pst_rc look(struct legend *s, bool *ready)
     return pst_vectors_owner_ready(&s->owner, s->next < s->total ? s->next : UINT64_MAX, ready);
 }
 
-/* Trains what can be trained, but lets the disk stage's slots come home in between. If the next batch needs
- * partitions, they may wait for the one that is computed. */
+/* Trains a batch if it can be trained, but lets the disk stage's slots come home before the next one. The
+ * thread's batch comes before the next one. If the next batch needs partitions, they may wait for the one
+ * that a GPU computes. */
 static pst_rc advance(struct pst_stage *self, struct legend *s)
 {
-    const int turns = pst_device_is_cuda(&s->device) ? 1 : BATCHES_A_TURN;
-    pst_rc rc = PST_OK;
-    bool ready = true;
-    for (int i = 0; i < turns && rc == PST_OK && ready; i++) {
-        rc = look(s, &ready);
-        if (rc == PST_OK && !ready && s->flying.any) {
-            rc = land(self, s);
-            rc = rc == PST_OK ? look(s, &ready) : rc;
-        }
-        if (rc == PST_OK && ready)
-            rc = train(self, s);
+    bool ready;
+    if (s->aside.busy)
+        return PST_OK;
+    pst_rc rc = look(s, &ready);
+    if (rc == PST_OK && !ready && s->flying.any) {
+        rc = land(self, s);
+        rc = rc == PST_OK ? look(s, &ready) : rc;
     }
-    if (ready)
+    if (rc == PST_OK && ready)
+        rc = train(self, s);
+    if (ready && !s->aside.busy)
         pst_timer(self, 0);
     return rc;
 }
@@ -264,7 +313,13 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     case PST_EV_RETURN:
         rc = pst_vectors_owner_part(&s->owner, event);
         return rc == PST_OK ? advance(self, s) : rc;
+    case PST_EV_FD: /* the thread's batch is done */
+        rc = s->aside.busy ? land(self, s) : PST_OK;
+        return rc == PST_OK ? advance(self, s) : rc;
     case PST_EV_FINISH:
+        rc = pst_vectors_aside_end(&s->aside);
+        if (rc != PST_OK)
+            return rc;
         pst_log(
             self,
             "stopped: a resumed run goes on from the last checkpoint (checkpoint_every, checkpoint_swaps)");

@@ -282,7 +282,13 @@ static const struct pst_param_desc params[] = {
               "with several partitions: exchanges of partitions from one checkpoint within an epoch to the "
               "next; 0: checkpoints are only at the ends of epochs. Results depend on it",
           .fixed = true),
-    PARAM("order", ENUM, order, "\"beta\"", .choices = PST_PARTS_ORDERS, .equals = "edges.order",
+    PARAM("linger", INT, linger, "0", .max = PST_PARTS_MAX, .equals = "edges.linger",
+          .at_most = "ahead unless partitions=1",
+          .help = "with several partitions: exchanges by which a partition can leave later than the order "
+                  "says, in a spare block of memory, so at most `ahead`",
+          .fixed = true),
+    PARAM("order", ENUM, order, "\"beta\"", .choices = PST_PARTS_ORDERS, .choice_if = PST_PARTS_ORDER_IF,
+          .equals = "edges.order",
           .help = "with several partitions: the order in which they pass through memory", .fixed = true),
     PARAM("between_exchanges", BOOL, between_exchanges, "false", .equals = "edges.between_exchanges",
           .help = "with several partitions: no edges are trained while partitions are exchanged",

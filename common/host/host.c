@@ -182,6 +182,8 @@ static void drain_inbox(struct pst_stage *self)
 /* What the stage waits for while it sleeps. A foreign stage's program works while the bridge sleeps. */
 static enum pst_page_state sleep_state(struct pst_stage *self)
 {
+    if (self->working > 0)
+        return PST_PAGE_BUSY;
     if (self->in_flight > 0)
         return PST_PAGE_WAITS_DISK;
     if (self->caps.foreign && pst_ports_have_work(self))
@@ -234,7 +236,8 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
 
 static bool finished(struct pst_stage *self)
 {
-    return self->in_flight == 0 && self->keep_alive == 0 && self->timer_at <= 0 && pst_ports_finished(self);
+    return self->in_flight == 0 && self->working == 0 && self->keep_alive == 0 && self->timer_at <= 0 &&
+           pst_ports_finished(self);
 }
 
 static pst_rc run_loop(struct pst_stage *self)

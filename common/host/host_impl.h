@@ -118,7 +118,7 @@ struct pst_stage {
     int nfds;
     void *sockets[2]; /* ZeroMQ sockets that wake the stage like a descriptor (the bridge's) */
     double timer_at;  /* 0: none */
-    int64_t in_flight;
+    int64_t in_flight, working;
     int64_t keep_alive; /* reasons not to end that are not IO */
     void *stream;       /* on a GPU: slots change hands in it, if in_stream is set */
     void *behind;       /* an event of it */

@@ -290,6 +290,12 @@ void pst_in_flight(struct pst_stage *self, int64_t delta)
     atomic_store_explicit(&self->page->in_flight, (uint32_t)self->in_flight, memory_order_relaxed);
 }
 
+void pst_working(struct pst_stage *self, int64_t delta)
+{
+    self->working += delta;
+    assert(self->working >= 0);
+}
+
 void pst_expect(struct pst_stage *self, int64_t delta)
 {
     self->keep_alive += delta;

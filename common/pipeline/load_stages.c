@@ -87,6 +87,22 @@ static bool condition_of(const struct pst_param_desc *param, const char *value,
     return false;
 }
 
+/* Has an earlier stage the same parameter, with the same shared value? Then that stage's error is enough. */
+static bool is_told(const struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                    const struct pst_param_desc *param)
+{
+    const json_t *stages = json_object_get(ld->pl->doc.root, "stages");
+    bool told = false;
+    for (const struct pst_pipeline_stage_spec *s = ld->pl->stages; s < stage; s++) {
+        const struct pst_param_desc *same = s->caps.desc ? pst_desc_param(s->caps.desc, param->name) : NULL;
+        const json_t *own = json_object_get(json_object_get(stages, s->name), "params");
+        told = told || (same && !json_object_get(own, param->name) &&
+                        ((same->below && param->below) || (same->at_most && param->at_most) ||
+                         (same->even_if && param->even_if) || (same->choice_if && param->choice_if)));
+    }
+    return told;
+}
+
 /* A choice that is not possible with the other parameters. A stage that lacks these decides when it opens. */
 static void check_choice(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
                          const struct pst_param_desc *param, const json_t *own, const char *path)
@@ -102,6 +118,8 @@ static void check_choice(struct pst_pipeline_loading *ld, const struct pst_pipel
         if (!pst_desc_param(desc, name))
             return;
     const bool shared = !json_object_get(own, param->name);
+    if (shared && is_told(ld, stage, param))
+        return;
     (void)snprintf(at, sizeof at, "%s%sparams.%s", shared ? "" : path, shared ? "" : ".", param->name);
     pst_pipeline_error(ld, at, "%s can be %s only if %s: fulfil this condition, or choose another %s",
                        param->name, value, condition, param->name);
@@ -177,19 +195,33 @@ static void check_used(struct pst_pipeline_loading *ld, const struct pst_pipelin
     json_decref(normal);
 }
 
-/* Has an earlier stage the same parameter, with the same shared value? Then that stage's error is enough. */
-static bool is_told(const struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
-                    const struct pst_param_desc *param)
+/* A number above the one that other parameters allow. If `below` tells that nothing is left of the whole,
+ * this does not tell it again. */
+static void check_at_most(struct pst_pipeline_loading *ld, const struct pst_pipeline_stage_spec *stage,
+                          const struct pst_param_desc *param, const char *at)
 {
-    const json_t *stages = json_object_get(ld->pl->doc.root, "stages");
-    bool told = false;
-    for (const struct pst_pipeline_stage_spec *s = ld->pl->stages; s < stage; s++) {
-        const struct pst_param_desc *same = s->caps.desc ? pst_desc_param(s->caps.desc, param->name) : NULL;
-        const json_t *own = json_object_get(json_object_get(stages, s->name), "params");
-        told = told || (same && !json_object_get(own, param->name) &&
-                        ((same->below && param->below) || (same->even_if && param->even_if)));
-    }
-    return told;
+    struct pst_desc_at_most most;
+    if (!param->at_most || !pst_desc_at_most(param, &most) || pst_condition_holds(most.unless, stage->params))
+        return;
+    const json_t *whole = json_object_get(stage->params, most.whole),
+                 *part = most.part[0] ? json_object_get(stage->params, most.part) : NULL;
+    const struct pst_param_desc *less = part ? pst_desc_param(stage->caps.desc, most.part) : NULL;
+    const long long n = json_integer_value(json_object_get(stage->params, param->name)),
+                    all = json_integer_value(whole), gone = json_integer_value(part), left = all - gone;
+    if (!json_is_integer(whole) || (most.part[0] && !json_is_integer(part)) || n <= left ||
+        (left <= 0 && less && less->below && strcmp(less->below, most.whole) == 0))
+        return;
+    if (most.part[0])
+        pst_pipeline_error(
+            ld, at,
+            "%s is %lld, but %s is %lld and %s is %lld: expected at most %lld: choose a smaller "
+            "%s or %s, or more %s",
+            param->name, n, most.whole, all, most.part, gone, left, param->name, most.part, most.whole);
+    else
+        pst_pipeline_error(ld, at,
+                           "%s is %lld, but %s is %lld: expected at most as many: choose a smaller %s, or a "
+                           "larger %s",
+                           param->name, n, most.whole, all, param->name, most.whole);
 }
 
 /* A number that does not fit other parameters. */
@@ -211,6 +243,7 @@ static void check_number(struct pst_pipeline_loading *ld, const struct pst_pipel
             "more %s, or set %s to 1",
             param->name, n, param->below, all, param->name, param->below, param->name, param->below,
             param->below);
+    check_at_most(ld, stage, param, at);
     if (n % 2 == 0 || !pst_condition_holds(param->even_if, stage->params))
         return;
     char name[PST_NAME_MAX], values[PST_CONDITION_VALUES_MAX];

@@ -83,6 +83,24 @@ bool pst_desc_choice_if(const struct pst_param_desc *param, const char **at, cha
     return pst_desc_list_has(param->choices, '|', choice);
 }
 
+bool pst_desc_at_most(const struct pst_param_desc *param, struct pst_desc_at_most *most)
+{
+    static const char unless[] = " unless ";
+    const char *text = param->at_most, *condition = strstr(text, unless);
+    const size_t length = condition ? (size_t)(condition - text) : strlen(text);
+    const char *minus = memchr(text, '-', length);
+    const size_t whole = minus ? (size_t)(minus - text) : length, part = minus ? length - whole - 1 : 0;
+    const char *behind = condition ? condition + strlen(unless) : "";
+    *most = (struct pst_desc_at_most){.whole = ""};
+    if (whole == 0 || whole >= PST_NAME_MAX || (minus && part == 0) || part >= PST_NAME_MAX ||
+        (condition && !*behind) || strlen(behind) >= PST_DESC_CONDITION_MAX)
+        return false;
+    memcpy(most->whole, text, whole);
+    memcpy(most->part, text + length - part, part);
+    memcpy(most->unless, behind, strlen(behind));
+    return true;
+}
+
 bool pst_desc_forwards(const struct pst_port_desc *out, const char *in)
 {
     return pst_desc_list_has(out->forwards, ',', in);
@@ -227,18 +245,46 @@ static pst_rc check_equals(const struct pst_stage_desc *desc, const char *file,
     return PST_OK;
 }
 
+static bool is_other_int(const struct pst_stage_desc *desc, const struct pst_param_desc *param,
+                         const char *name)
+{
+    const struct pst_param_desc *other = pst_desc_param(desc, name);
+    return other && other->type == PST_PARAM_INT && other != param;
+}
+
+static pst_rc check_at_most(const struct pst_stage_desc *desc, const char *file,
+                            const struct pst_param_desc *param)
+{
+    struct pst_desc_at_most most;
+    if (!param->at_most)
+        return PST_OK;
+    if (!pst_desc_at_most(param, &most))
+        return pst_fail(
+            PST_E_FORMAT,
+            "%s: parameter %s: at_most: expected PARAM or PARAM-PARAM, and then perhaps \" unless "
+            "CONDITION\", found \"%s\"",
+            file, param->name, param->at_most);
+    if (!is_other_int(desc, param, most.whole) || (most.part[0] && !is_other_int(desc, param, most.part)))
+        return pst_fail(PST_E_FORMAT, "%s: parameter %s: at_most: the stage has no other int parameter %s",
+                        file, param->name, is_other_int(desc, param, most.whole) ? most.part : most.whole);
+    return check_condition(desc, file, "parameter", param->name, "at_most",
+                           most.unless[0] ? most.unless : NULL);
+}
+
 /* What only an int parameter has. */
 static pst_rc check_number(const struct pst_stage_desc *desc, const char *file,
                            const struct pst_param_desc *param)
 {
-    const struct pst_param_desc *below = param->below ? pst_desc_param(desc, param->below) : NULL;
-    if ((param->below || param->even_if) && param->type != PST_PARAM_INT)
-        return pst_fail(PST_E_FORMAT, "%s: parameter %s: only an int parameter can have below or even_if",
-                        file, param->name);
-    if (param->below && (!below || below->type != PST_PARAM_INT || below == param))
+    if ((param->below || param->at_most || param->even_if) && param->type != PST_PARAM_INT)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: only an int parameter can have below, at_most or even_if", file,
+                        param->name);
+    if (param->below && !is_other_int(desc, param, param->below))
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: below: the stage has no other int parameter %s",
                         file, param->name, param->below);
-    return check_condition(desc, file, "parameter", param->name, "even_if", param->even_if);
+    const pst_rc rc = check_at_most(desc, file, param);
+    return rc == PST_OK ? check_condition(desc, file, "parameter", param->name, "even_if", param->even_if)
+                        : rc;
 }
 
 static pst_rc check_param(const struct pst_stage_desc *desc, const char *file, int i)

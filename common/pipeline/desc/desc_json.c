@@ -46,12 +46,13 @@ static const char *const path_names[] = {[PST_PATH_FILE] = "file",
 static json_t *param_to_json(const struct pst_param_desc *p)
 {
     json_t *def = p->def ? json_loads(p->def, JSON_DECODE_ANY, NULL) : NULL;
-    json_t *j = json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss* ss* ss* ss sb sb sb ss*}", "name", p->name,
-                          "type", pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
-                          "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if",
-                          p->only_if, "choice_if", p->choice_if, "below", p->below, "even_if", p->even_if,
-                          "help", p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic, "divided",
-                          (int)p->divided, "path", p->path < PATH_NAMES ? path_names[p->path] : NULL);
+    json_t *j =
+        json_pack("{ss ss so* sf sf ss* ss* ss* ss* ss* ss* ss* ss* ss sb sb sb ss*}", "name", p->name,
+                  "type", pst_desc_type_name(p->type), "default", def, "min", p->min, "max", p->max,
+                  "choices", p->choices, "equals", p->equals, "needed_if", p->needed_if, "only_if",
+                  p->only_if, "choice_if", p->choice_if, "below", p->below, "at_most", p->at_most, "even_if",
+                  p->even_if, "help", p->help, "fixed", (int)p->fixed, "automatic", (int)p->automatic,
+                  "divided", (int)p->divided, "path", p->path < PATH_NAMES ? path_names[p->path] : NULL);
     if (p->count_min != 0 || p->count_max != 0) {
         (void)json_object_set_new(j, "count_min", json_integer((json_int_t)p->count_min));
         (void)json_object_set_new(j, "count_max", json_integer((json_int_t)p->count_max));
@@ -191,8 +192,8 @@ static bool counted_from_json(const char *text, struct pst_param_desc *param)
 
 static bool param_from_json(struct pst_param_desc *param, json_t *j)
 {
-    static const char *const texts[] = {"choices",   "equals",  "needed_if", "only_if",
-                                        "choice_if", "counted", "below",     "even_if"};
+    static const char *const texts[] = {"choices", "equals", "needed_if", "only_if", "choice_if",
+                                        "counted", "below",  "at_most",   "even_if"};
     const char *type = text_of(j, "type");
     json_int_t count_min, count_max;
     int kind = -1;
@@ -223,6 +224,7 @@ static bool param_from_json(struct pst_param_desc *param, json_t *j)
         .only_if = text_of(j, "only_if"),
         .choice_if = text_of(j, "choice_if"),
         .below = text_of(j, "below"),
+        .at_most = text_of(j, "at_most"),
         .even_if = text_of(j, "even_if"),
         .help = text_of(j, "help"),
         .fixed = json_is_true(json_object_get(j, "fixed")),

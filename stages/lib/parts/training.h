@@ -13,6 +13,7 @@ PST_BEGIN_DECLS
 /* The choices of a parameter that names an order (pst_order_kind_of). Cover is not among them: it
  * exchanges the whole buffer at a time. */
 #define PST_PARTS_ORDERS "beta|hilbert|hilbert-symmetric|legend|auto"
+#define PST_PARTS_ORDER_IF "legend if buffer=3" /* what the order needs */
 
 /* Which vertices corrupt the edges of a batch: a sample for each chunk, or every vertex in memory. Every
  * vertex comes once, in one chunk for the whole batch. */

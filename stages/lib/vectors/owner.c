@@ -265,7 +265,7 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
                                                 .scale = s->scale,
                                                 .partitions = (int)s->partitions,
                                                 .buffer = (int)s->buffer,
-                                                .ahead = s->prefetch ? (int)s->ahead : 0,
+                                                .ahead = (int)(s->prefetch ? s->ahead : s->linger),
                                                 .prefetch = s->prefetch,
                                                 .keeps_best = s->evaluate == PST_VECTORS_EPOCHS &&
                                                               s->checkpoint_every > 0};
@@ -281,11 +281,6 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
                         ": expected more partitions than the buffer holds, and at most one for each of the "
                         "%" PRId64 " vertices; with \"partitions\": 1 everything is in memory",
                         s->partitions, s->buffer, s->ds.vertices);
-    if (s->buffer + s->ahead > s->partitions)
-        return pst_fail(PST_E_ARG,
-                        "%" PRId64 " partitions, of which %" PRId64 " are in memory and %" PRId64
-                        " are read ahead: expected at most %" PRId64 " ahead",
-                        s->partitions, s->buffer, s->ahead, s->partitions - s->buffer);
     if (s->piece % PST_PAGE != 0)
         return pst_fail(PST_E_ARG, "piece is %" PRIu64 "; expected a multiple of %d", s->piece, PST_PAGE);
     pst_need(self, s->parts, PST_PAGE + s->piece, PST_PAGE);
@@ -455,6 +450,7 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
                                                    .staleness = s->staleness,
                                                    .epochs = pst_epochs(self),
                                                    .commit_swaps = s->checkpoint_swaps,
+                                                   .linger = s->linger,
                                                    .seed = pst_seed(self)};
     x->training.between_exchanges = s->between_exchanges;
     for (int p = 0; p < PST_PARTS_MAX; p++)

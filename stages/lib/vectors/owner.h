@@ -26,7 +26,7 @@ enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS }
 struct pst_vectors_owner {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, dim, threads, checkpoint_every, keep;
-    int64_t partitions, buffer, ahead, checkpoint_swaps, together;
+    int64_t partitions, buffer, ahead, linger, checkpoint_swaps, together;
     enum pst_parts_negatives negatives_from;
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
@@ -198,6 +198,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
                                         "exchanged. Results do not depend on it"),                           \
         PST_VECTORS_OWNER_PARAM(                                                                             \
             S, M, "ahead", INT, ahead, "0", .max = PST_PARTS_MAX,                                            \
+            .at_most = "partitions-buffer unless partitions=1",                                              \
             .help = "with several partitions: so many more are in memory, and read before their exchange; "  \
                     "results do not depend on it"),                                                          \
         PST_VECTORS_OWNER_PARAM(S, M, "checkpoint_every", INT, checkpoint_every, "1", .max = 1000000,        \

@@ -47,7 +47,10 @@ void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t 
                        .seed = seed,
                        .scale = (pst_real)scale};
     memset(job.rows, 0, v->block_bytes);
-    pst_gnn_team_run(v->team, init_rows, &job, tasks_of(job.n));
+    for (int64_t task = 0; task < tasks_of(job.n) && v->aside; task++)
+        init_rows(&job, task, 0);
+    if (!v->aside)
+        pst_gnn_team_run(v->team, init_rows, &job, tasks_of(job.n));
 }
 
 uint64_t pst_vectors_bytes(const struct pst_vectors *v)

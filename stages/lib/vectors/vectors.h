@@ -6,7 +6,8 @@
  * state (Legend, section 3), so a partition moves as a whole.
  *
  * Owner: the store. Threads: one calls these functions; they share the rows among the team's threads. Results
- * do not depend on their number. */
+ * do not depend on their number. With `aside`, one thread gathers and updates, and another one calls the
+ * other functions, and changes block_of only for partitions that no batch then uses. */
 #ifndef PST_VECTORS_H
 #define PST_VECTORS_H
 
@@ -37,6 +38,7 @@ struct pst_vectors {
     uint32_t mark;
     struct pst_relations_table *relations; /* lent with batches; NULL: they are the borrower's own */
     struct pst_gnn_team *team;
+    bool aside; /* another thread gathers and updates, with the team, while partitions come and go */
 };
 
 /* The embeddings in a block, and their state. On a GPU, row r of block b is row b block_rows + r of one

@@ -106,6 +106,13 @@ def broken_ones_are_refused():
         assert not accepts(made, shipped(params__any=2))
 
 
+def is_too_much(param, chosen):
+    """By at_most."""
+    whole, _, part = param.get("at_most", "").partition(" unless ")[0].partition("-")
+    values = [chosen[param["name"]], chosen.get(whole), chosen[part] if part else 0]
+    return all(isinstance(x, int) for x in values) and values[0] > values[1] - values[2]
+
+
 @test
 def values_of_all_parameters_are_judged_as_by_check():
     made, names = schema(), [line.split()[0] for line in command("stages").stdout.splitlines()]
@@ -134,6 +141,7 @@ def values_of_all_parameters_are_judged_as_by_check():
                 unsaid |= {f"stages.x.params.{param['name']}" for param in params if param.get("below") and
                            isinstance(chosen[param["name"]], int) and isinstance(chosen[param["below"]], int) and
                            chosen[param["name"]] >= chosen[param["below"]] != 1}
+                unsaid |= {f"stages.x.params.{param['name']}" for param in params if is_too_much(param, chosen)}
                 # nor does it know on what device a stage runs
                 unsaid |= {f"stages.x.params.{param['name']}" for param in params if
                            f"{chosen[param['name']]} if device=" in (param.get("choice_if") or "")}

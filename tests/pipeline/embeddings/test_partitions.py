@@ -85,18 +85,22 @@ def swaps_of(partitions, buffer, order):
 def training_equals_a_serial_reference():
     with Place() as p:
         data, vertices = knowledge_graph(p), 37
-        for partitions, buffer, order, staleness, swaps in ((4, 2, "beta", 1, 0), (6, 3, "legend", 3, 2), (5, 3, "hilbert", 1, 1),
-                                                            (5, 3, "hilbert", 16, 1), (7, 3, "auto", 5, 0), (7, 3, "auto", 4, 2)):
+        pauses = {}
+        for partitions, buffer, order, staleness, swaps, linger in ((4, 2, "beta", 1, 0, 0), (6, 3, "legend", 3, 2, 0), (5, 3, "hilbert", 1, 1, 0),
+                                                                    (5, 3, "hilbert", 16, 1, 1), (7, 3, "auto", 5, 0, 0), (7, 3, "auto", 5, 0, 2),
+                                                                    (7, 3, "auto", 4, 2, 0)):
             buckets = p.path(f"buckets{partitions}")
             command("partition", data, "--partitions", partitions, "--assign", "id", "--out", buckets, "--quiet")
             between = staleness == 4  # then all negatives are from a full buffer
             args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets, "params.checkpoint_swaps": swaps,
-                                                                     "params.between_exchanges": json.dumps(between)})
+                                                                     "params.between_exchanges": json.dumps(between),
+                                                                     "params.linger": linger, "params.ahead": max(1, linger)})
             r = p.run(with_hoard(p), *args[2:], "--epochs", 2, data=data, foreign=True)
             batches = hoarded(r)
             want, relations, losses = reference(batches, vertices, 3, staleness, True)
             rows, got_relations = final(r.run_dir, vertices, partitions)
-            name = (partitions, buffer, order, staleness)
+            name = (partitions, buffer, order, staleness, linger)
+            pauses[name] = sum(b.flush == PAUSE for b in batches)
             assert np.abs(rows - want).max() < 2e-4 and np.abs(got_relations - relations).max() < 2e-4, name
             assert np.allclose([e["loss"] for e in r.report["epochs"]], losses, rtol=1e-4), name
             # every edge once in each epoch, and the vertices of a batch in `buffer` partitions
@@ -107,6 +111,7 @@ def training_equals_a_serial_reference():
             for b in batches:
                 resident = len(set(b.vertices // -(-vertices // partitions)))
                 assert resident <= buffer and (not between or b.n == 0 or resident == buffer), name
+        assert pauses[7, 3, "auto", 5, 0] > pauses[7, 3, "auto", 5, 2], pauses
 
 
 @test
@@ -154,6 +159,10 @@ def nothing_but_the_settings_changes_a_bit():
             got = run(p, data, *args, *(w for m in more for w in ("--set", m))).report
             assert got["weights_digest"] == digest and got["test_mrr"] == want["test_mrr"], (more, got)
         assert run(p, data, *args, grouped=True).report["weights_digest"] == digest
+        lingering = settings(6, 3, "beta", 4, **{"params.linger": 1, "params.ahead": 1})
+        one = run(p, data, *lingering).report["weights_digest"]
+        for more in (("params.prefetch=false",), ("params.ahead=3",), ("links[2].slots=1",)):
+            assert run(p, data, *lingering, *(w for m in more for w in ("--set", m))).report["weights_digest"] == one != digest, more
         others = [run(p, data, *settings(6, 3, "auto", 4, **{"params.between_exchanges": between, "params.ahead": ahead})).report["weights_digest"]
                   for between, ahead in (("true", 0), ("true", 1), ("false", 1))]
         assert others[0] == others[1] and len({digest, *others}) == 3, others
@@ -302,7 +311,7 @@ def a_damaged_partition_is_told():
 def what_does_not_fit_is_told():
     with Place() as p:
         data = knowledge_graph(p)
-        assert "expected at most 3 ahead" in run(p, data, *settings(6, 3), "--set", "params.ahead=4", code=1).err
+        assert "ahead is 4, but partitions is 6 and buffer is 3: expected at most 3" in run(p, data, *settings(6, 3), "--set", "params.ahead=4", code=2).err
         assert "buffer is 4, and partitions is 4: expected a buffer smaller than partitions" in run(p, data, *settings(4, 4), code=2).err
         assert "is not linked" in run(p, data, *whole.settings(**{"params.partitions": 4, "params.piece": "4KiB"}), code=1).err
         err = run(p, data, *settings(4, 2, **{"stages.disk.params.arrays": "other"}), code=1).err

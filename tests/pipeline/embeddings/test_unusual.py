@@ -127,6 +127,17 @@ def partitions_that_do_not_fit_are_told_before_the_start():
                 few = [w for w in args(4, buffer) if w != "--quiet"]
                 for err in (command("check", pl, *few, "--dataset", data, code=2).stderr, p.run(pl, *args(4, buffer), data=data, code=2).err):
                     assert err.count("partitions is 4") == 1 and want in err, err
+            of, few = place.replace("buffer", ""), [w for w in args(6, 2) if w != "--quiet"]
+            wrong = [(["ahead=5"], f"--set: {of}ahead: ahead is 5, but partitions is 6 and buffer is 2: expected at most 4: choose a smaller ahead or buffer, or more partitions"),
+                     (["order=legend"], f"--set: {of}order: order can be legend only if buffer=3: fulfil this condition, or choose another order")]
+            if pl == MARIUS:
+                wrong.append((["linger=2", "ahead=1"], f"--set: {of}linger: linger is 2, but ahead is 1: expected at most as many: choose a smaller linger, or a larger ahead"))
+            for sets, want in wrong:
+                more = [w for one in sets for w in ("--set", of + one)]
+                assert command("check", pl, *few, *more, "--dataset", data, code=2).stderr == want + "\n", sets
+                assert want in p.run(pl, *few, *more, data=data, code=2).err, sets
+                right = [w for one in (*sets, "buffer=3", "ahead=2") for w in ("--set", of + one)]
+                command("check", pl, *few, *right, "--dataset", data)
             few = [w for w in args(4, 2) if w != "--quiet"]
             for model, dim, good in (("complex", 7, False), ("rotate", 7, False), ("distmult", 7, True), ("complex", 8, True)):
                 of = place.replace("buffer", "")
