@@ -94,7 +94,7 @@ $(BUILD)/obj/tools/penstock/cli/version.o: $(BUILD)/version
 
 $(BUILD)/obj/%.o: %.c
 	$(begin)
-	$(CCACHE) $(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/% stages/lib/links/%,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
+	$(CCACHE) $(CC) $(ALL_CFLAGS) $(if $(filter kernels/% stages/lib/embed/% stages/lib/links/% stages/lib/parts/parts.c,$<),$(KERNEL_CFLAGS)) -c -o $@ $<
 
 $(BUILD)/lib/libpenstock.so: $(call obj,$(common_src))
 	$(begin)

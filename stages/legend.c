@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 #include "common/stage.h"
+#include "stages/lib/device/aside.h"
 #include "stages/lib/edges/source.h"
-#include "stages/lib/vectors/aside.h"
 #include "stages/lib/vectors/owner.h"
 #include "stages/lib/vectors/relations.h"
 #include "stages/lib/vectors/resident.h"
@@ -25,7 +25,7 @@ struct legend {
     struct pst_relations relations;
     struct pst_device device, copies; /* copies: the same GPU, for partitions */
     struct pst_vectors_resident resident;
-    struct pst_vectors_aside aside;
+    struct pst_device_aside aside;
     struct {
         bool any;
         struct pst_row_batch b;
@@ -33,6 +33,8 @@ struct legend {
     } flying; /* the batch that the GPU or the thread computes */
     int parts;
     char *edges, *rows; /* a batch, without and with rows */
+    char *next_edges;   /* the next batch, if the thread computes one */
+    bool made;          /* next_edges has batch `next` */
     uint64_t edges_bytes, rows_bytes;
     uint64_t next, total; /* batches of the run */
 };
@@ -116,10 +118,11 @@ static pst_rc open_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
     s->edges = aligned_alloc(PST_PAGE, pst_align_up(s->edges_bytes, PST_PAGE));
+    s->next_edges = aligned_alloc(PST_PAGE, pst_align_up(s->edges_bytes, PST_PAGE));
     s->rows = aligned_alloc(PST_PAGE, pst_align_up(s->rows_bytes, PST_PAGE));
-    if (!s->edges || !s->rows)
+    if (!s->edges || !s->next_edges || !s->rows)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate a batch of %" PRIu64 " bytes",
-                        s->edges_bytes + s->rows_bytes);
+                        2 * s->edges_bytes + s->rows_bytes);
     pst_rc rc = pst_device_open(&s->device, pst_device_name(self));
     if (rc == PST_OK)
         rc = pst_edges_source_open(&s->source, &s->total);
@@ -133,7 +136,7 @@ static pst_rc open_stage(struct pst_stage *self)
         rc = open_resident(self, s);
     s->owner.vectors.aside = !pst_device_is_cuda(&s->device) && pst_overlap(self);
     if (rc == PST_OK && s->owner.vectors.aside)
-        rc = pst_vectors_aside_open(&s->aside, self);
+        rc = pst_device_aside_open(&s->aside, self);
     s->next = s->owner.first_batch;
     return rc == PST_OK && s->next >= s->total ? pst_vectors_owner_complete(&s->owner) : rc;
 }
@@ -141,7 +144,7 @@ static pst_rc open_stage(struct pst_stage *self)
 static void close_stage(struct pst_stage *self)
 {
     struct legend *s = pst_state(self);
-    pst_vectors_aside_close(&s->aside);
+    pst_device_aside_close(&s->aside);
     pst_relations_close(&s->relations);
     s->copies.left_alone = s->copies.left_alone || s->device.left_alone;
     pst_device_close(&s->device); /* waits for kernels that use partitions */
@@ -149,6 +152,7 @@ static void close_stage(struct pst_stage *self)
     pst_device_close(&s->copies);
     pst_edges_source_close(&s->source);
     free(s->edges);
+    free(s->next_edges);
     free(s->rows);
 }
 
@@ -185,7 +189,7 @@ static pst_rc compute(void *arg)
         rc = pst_relations_train(&s->relations, b, s->rows, &used);
     s->flying.trained = pst_now();
     if (rc == PST_OK)
-        rc = pst_vectors_update(v, b, s->rows);
+        rc = pst_vectors_update_gathered(v, b, s->rows);
     s->flying.end = pst_now();
     return rc;
 }
@@ -194,7 +198,7 @@ static pst_rc compute(void *arg)
 static pst_rc land_aside(struct pst_stage *self, struct legend *s)
 {
     const struct pst_row_batch *b = &s->flying.b;
-    const pst_rc rc = pst_vectors_aside_end(&s->aside);
+    const pst_rc rc = pst_device_aside_end(&s->aside);
     if (rc != PST_OK)
         return rc;
     pst_span_of(self, "G", b->batch, -1, s->flying.begin, s->flying.gathered);
@@ -260,17 +264,33 @@ static pst_rc fly(struct pst_stage *self, struct legend *s, const struct pst_edg
     return rc;
 }
 
+/* Puts batch `next` into next_edges. */
+static void make_next(struct pst_stage *self, struct legend *s)
+{
+    const double begin = pst_now();
+    if (!s->made)
+        (void)pst_edges_source_fill(&s->source, s->next, s->next_edges);
+    if (!s->made)
+        pst_span_of(self, "E", s->next, -1, begin, pst_now());
+    s->made = true;
+}
+
 static pst_rc train(struct pst_stage *self, struct legend *s)
 {
+    make_next(self, s);
+    char *made = s->next_edges;
+    s->next_edges = s->edges;
+    s->edges = made;
+    s->made = false;
     const uint64_t batch = s->next++;
-    const double begin = pst_now();
-    const struct pst_edge_batch e = pst_edges_source_fill(&s->source, batch, s->edges);
-    pst_span_of(self, "E", batch, -1, begin, pst_now());
+    const struct pst_edge_batch e = *(const struct pst_edge_batch *)(const void *)s->edges;
     if (e.edges > 0 && pst_device_is_cuda(&s->device))
         return fly(self, s, &e);
     if (e.edges > 0 && s->aside.started) {
         s->flying.any = true;
-        pst_vectors_aside_begin(&s->aside, compute, s);
+        pst_device_aside_begin(&s->aside, compute, s);
+        if (s->next < s->total)
+            make_next(self, s);
         return PST_OK;
     }
     const pst_rc rc = land(self, s);
@@ -317,7 +337,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
         rc = s->aside.busy ? land(self, s) : PST_OK;
         return rc == PST_OK ? advance(self, s) : rc;
     case PST_EV_FINISH:
-        rc = pst_vectors_aside_end(&s->aside);
+        rc = pst_device_aside_end(&s->aside);
         if (rc != PST_OK)
             return rc;
         pst_log(

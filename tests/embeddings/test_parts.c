@@ -26,6 +26,7 @@ static void places_are_a_permutation(void **unused)
     (void)unused;
     enum { MOST = 70000 };
     static bool taken[MOST];
+    static int64_t vertex[MOST], together[MOST];
     static const int64_t sizes[] = {1,   2,   3,   4,   5,    7,    8,    9,    16,    17,
                                     100, 255, 256, 257, 1000, 4095, 4096, 4097, 65537, 70000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -40,7 +41,11 @@ static void places_are_a_permutation(void **unused)
                 taken[place] = true;
                 assert_true(pst_parts_vertex(&p, place) == v);
                 assert_true(pst_parts_of(&p, v) < p.partitions && (assign == PST_PARTS_RANDOM || place == v));
+                vertex[v] = n - 1 - v;
             }
+            pst_parts_places(&p, vertex, n, together);
+            for (int64_t v = 0; v < n; v++)
+                assert_true(together[v] == pst_parts_place(&p, vertex[v]));
             for (int part = 0; part < p.partitions; part++)
                 used += pst_parts_used(&p, part);
             assert_true(used == n && p.rows * p.partitions >= n);

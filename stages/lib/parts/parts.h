@@ -33,6 +33,8 @@ PST_API PST_MUST_USE pst_rc pst_parts_init(struct pst_parts *p, int64_t vertices
 /* The place of vertex v, from 0 to vertices - 1: partition x rows + row. A vertex has the same place in every
  * process. */
 PST_API int64_t pst_parts_place(const struct pst_parts *p, int64_t v);
+/* The same of n vertices, which takes a fraction of the time. */
+PST_API void pst_parts_places(const struct pst_parts *p, const int64_t *v, int64_t n, int64_t *places);
 /* The vertex at a place. */
 PST_API int64_t pst_parts_vertex(const struct pst_parts *p, int64_t place);
 

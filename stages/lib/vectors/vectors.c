@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-enum { TASK_ROWS = 64 };
+enum { TASK_ROWS = 64, TOGETHER = 256 }; /* TOGETHER: vertices whose rows are found at a time */
 
 static int64_t tasks_of(int64_t rows)
 {
@@ -69,9 +69,10 @@ pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
         return rc;
     v->place = calloc(rows + 1, sizeof *v->place);
     v->marked = calloc(rows + 1, sizeof *v->marked);
+    v->listed = malloc((rows + 1) * sizeof *v->listed); /* rows of a batch are distinct */
     for (int p = 0; p < PST_PARTS_MAX; p++)
         v->block_of[p] = p == 0 && !v->parts ? 0 : -1;
-    if (!v->place || !v->marked)
+    if (!v->place || !v->marked || !v->listed)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot list %zu vertices", rows);
     return pst_gnn_team_new(&v->team, threads);
 }
@@ -82,6 +83,7 @@ void pst_vectors_close(struct pst_vectors *v)
     pst_vectors_close_blocks(v);
     free(v->place);
     free(v->marked);
+    free(v->listed);
     *v = (struct pst_vectors){.memory = NULL};
 }
 
@@ -95,6 +97,20 @@ static int64_t row_of(const struct pst_vectors *v, int64_t vertex)
     const int64_t place = pst_parts_place(v->parts, vertex);
     const int block = v->block_of[place / v->block_rows];
     return block < 0 ? -1 : block * v->block_rows + place % v->block_rows;
+}
+
+/* The same of at most TOGETHER vertices. */
+static void rows_of(const struct pst_vectors *v, const int64_t *vertices, int64_t n, int64_t rows[TOGETHER])
+{
+    if (!v->parts) {
+        memcpy(rows, vertices, (size_t)n * sizeof *rows);
+        return;
+    }
+    pst_parts_places(v->parts, vertices, n, rows);
+    for (int64_t i = 0; i < n; i++) {
+        const int block = v->block_of[rows[i] / v->block_rows];
+        rows[i] = block < 0 ? -1 : block * v->block_rows + rows[i] % v->block_rows;
+    }
 }
 
 static pst_real *at_row(const struct pst_vectors *v, int64_t row)
@@ -143,13 +159,17 @@ pst_rc pst_vectors_rows_of(const struct pst_vectors *v, const int64_t *vertices,
 static pst_rc number(struct pst_vectors *v, const int64_t *ids, uint64_t n, uint32_t *positions,
                      int64_t *list, uint32_t *listed)
 {
+    int64_t rows[TOGETHER];
     for (uint64_t i = 0; i < n; i++) {
-        const int64_t row = row_of(v, ids[i]);
+        if (i % TOGETHER == 0)
+            rows_of(v, ids + i, pst_min_i64(TOGETHER, (int64_t)(n - i)), rows);
+        const int64_t row = rows[i % TOGETHER];
         if (row < 0)
             return absent(ids[i]);
         if (v->marked[row] != v->mark) {
             v->marked[row] = v->mark;
             v->place[row] = *listed;
+            v->listed[*listed] = (uint32_t)row;
             list[(*listed)++] = ids[i];
         }
         positions[i] = v->place[row];
@@ -167,7 +187,6 @@ static void next_mark(struct pst_vectors *v)
 
 struct gather {
     const struct pst_vectors *v;
-    const int64_t *list;
     int64_t n;
     char *rows;
 };
@@ -179,7 +198,7 @@ static void gather_rows(void *job, int64_t task, int worker)
     const size_t row = (size_t)j->v->dim * sizeof(pst_real);
     const int64_t end = pst_min_i64(j->n, (task + 1) * TASK_ROWS);
     for (int64_t i = task * TASK_ROWS; i < end; i++)
-        memcpy(j->rows + (size_t)i * row, pst_vectors_row(j->v, j->list[i]), row);
+        memcpy(j->rows + (size_t)i * row, at_row(j->v, j->v->listed[i]), row);
 }
 
 /* Vertices are numbered before their count is known. So the list is written where it will be, and the layout
@@ -234,7 +253,7 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
     b.nodes = listed; /* the gradients follow the rows closely, so that copies between devices are short */
     b.grads_at = b.rows_at + pst_align_up((uint64_t)listed * b.dim * sizeof(pst_real), PST_CACHE_LINE);
     b.bytes_used = b.grads_at + (uint64_t)listed * b.dim * sizeof(pst_real);
-    struct gather job = {.v = v, .list = list, .n = listed, .rows = pst_row_batch_at(slot, b.rows_at)};
+    struct gather job = {.v = v, .n = listed, .rows = pst_row_batch_at(slot, b.rows_at)};
     pst_gnn_team_run(v->team, gather_rows, &job, tasks_of(listed));
     memcpy(slot, &b, sizeof b);
     *out = b;
@@ -245,7 +264,6 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
 
 struct update {
     const struct pst_vectors *v;
-    const int64_t *list;
     const pst_real *grads;
     int64_t n;
 };
@@ -257,18 +275,34 @@ static void update_rows(void *job, int64_t task, int worker)
     const struct pst_vectors *v = j->v;
     const int64_t end = pst_min_i64(j->n, (task + 1) * TASK_ROWS);
     for (int64_t i = task * TASK_ROWS; i < end; i++) {
-        const int64_t row = row_of(v, j->list[i]);
+        const int64_t row = v->listed[i];
         pst_embed_update(v->optimizer, at_row(v, row), state_at(v, row), j->grads + i * v->dim, v->dim,
                          v->rate * v->scale, v->updates);
     }
 }
 
+pst_rc pst_vectors_update_gathered(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)
+{
+    struct update job = {.v = v, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
+    v->updates++;
+    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
+    return v->relations ? pst_relations_table_take(v->relations, b, slot, v->rate * v->scale, v->updates)
+                        : PST_OK;
+}
+
 pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)
 {
     const int64_t *list = pst_row_batch_at(slot, b->vertices_at);
+    int64_t rows[TOGETHER];
+    uint32_t known = 0; /* the first entries are vertices, and rows[] has the last of them */
     next_mark(v);
     for (uint32_t i = 0; i < b->nodes; i++) {
-        const int64_t row = list[i] < 0 || list[i] >= v->vertices ? -1 : row_of(v, list[i]);
+        if (i == known) {
+            while (known < b->nodes && known < i + TOGETHER && list[known] >= 0 && list[known] < v->vertices)
+                known++;
+            rows_of(v, list + i, known - i, rows);
+        }
+        const int64_t row = i < known ? rows[i % TOGETHER] : -1;
         if (row < 0 || v->marked[row] == v->mark)
             return pst_fail(PST_E_PEER,
                             "batch %" PRIu64
@@ -276,12 +310,9 @@ pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, 
                             "; expected vertices from 0 to %" PRId64 ", each at most once",
                             b->batch, i, list[i], v->vertices - 1);
         v->marked[row] = v->mark;
+        v->listed[i] = (uint32_t)row;
     }
-    v->updates++;
-    struct update job = {.v = v, .list = list, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
-    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
-    return v->relations ? pst_relations_table_take(v->relations, b, slot, v->rate * v->scale, v->updates)
-                        : PST_OK;
+    return pst_vectors_update_gathered(v, b, slot);
 }
 
 /* ---- blocks: a GPU has the rows of all blocks in one table, and their states in another, so that kernels

@@ -36,6 +36,7 @@ struct pst_vectors {
     int block_of[PST_PARTS_MAX]; /* of a partition; -1: none */
     uint32_t *place, *marked;    /* of a row: its position in the batch whose mark it has */
     uint32_t mark;
+    uint32_t *listed; /* the rows of the batch that was gathered last, or is updated, in the list's order */
     struct pst_relations_table *relations; /* lent with batches; NULL: they are the borrower's own */
     struct pst_gnn_team *team;
     bool aside; /* another thread gathers and updates, with the team, while partitions come and go */
@@ -111,6 +112,10 @@ PST_API PST_MUST_USE pst_rc pst_vectors_rows_of(const struct pst_vectors *v, con
 PST_API PST_MUST_USE pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *edges,
                                                const void *from, char *slot, uint64_t bytes,
                                                struct pst_row_batch *out);
+
+/* Updates rows with the gradients of the batch that was gathered last, in a slot that nobody else had. */
+PST_API PST_MUST_USE pst_rc pst_vectors_update_gathered(struct pst_vectors *v, const struct pst_row_batch *b,
+                                                        const char *slot);
 
 /* Updates rows with the gradients in a slot that came home. b: the header that the slot was sent with.
  * PST_E_PEER: a list of vertices or relations is damaged. */

@@ -1,5 +1,5 @@
 /* aside.c: a job is handed over under a lock, and its end is told by a descriptor. */
-#include "stages/lib/vectors/aside.h"
+#include "stages/lib/device/aside.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 static void *work(void *arg)
 {
-    struct pst_vectors_aside *a = arg;
+    struct pst_device_aside *a = arg;
     const uint64_t one = 1;
     (void)pthread_mutex_lock(&a->lock);
     for (;;) {
@@ -33,7 +33,7 @@ static void *work(void *arg)
 }
 
 /* Signals go to the thread that runs the stage, except those that a thread causes itself. */
-static int start(struct pst_vectors_aside *a)
+static int start(struct pst_device_aside *a)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -47,18 +47,18 @@ static int start(struct pst_vectors_aside *a)
     return failed;
 }
 
-pst_rc pst_vectors_aside_open(struct pst_vectors_aside *a, struct pst_stage *stage)
+pst_rc pst_device_aside_open(struct pst_device_aside *a, struct pst_stage *stage)
 {
-    *a = (struct pst_vectors_aside){.stage = stage};
+    *a = (struct pst_device_aside){.stage = stage};
     a->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (a->event < 0)
-        return pst_fail_errno("cannot make an event for a thread that trains");
+        return pst_fail_errno("cannot make an event for a thread that computes");
     (void)pthread_mutex_init(&a->lock, NULL);
     (void)pthread_cond_init(&a->changed, NULL);
     errno = start(a);
     a->started = errno == 0;
     if (!a->started) {
-        const pst_rc rc = pst_fail_errno("cannot start a thread that trains");
+        const pst_rc rc = pst_fail_errno("cannot start a thread that computes");
         (void)pthread_cond_destroy(&a->changed);
         (void)pthread_mutex_destroy(&a->lock);
         (void)close(a->event);
@@ -67,7 +67,7 @@ pst_rc pst_vectors_aside_open(struct pst_vectors_aside *a, struct pst_stage *sta
     return pst_watch(stage, a->event);
 }
 
-void pst_vectors_aside_close(struct pst_vectors_aside *a)
+void pst_device_aside_close(struct pst_device_aside *a)
 {
     if (!a->started)
         return;
@@ -82,7 +82,7 @@ void pst_vectors_aside_close(struct pst_vectors_aside *a)
     a->started = false;
 }
 
-void pst_vectors_aside_begin(struct pst_vectors_aside *a, pst_rc (*job)(void *arg), void *arg)
+void pst_device_aside_begin(struct pst_device_aside *a, pst_rc (*job)(void *arg), void *arg)
 {
     assert(a->started && !a->busy);
     a->busy = true;
@@ -95,7 +95,7 @@ void pst_vectors_aside_begin(struct pst_vectors_aside *a, pst_rc (*job)(void *ar
     (void)pthread_mutex_unlock(&a->lock);
 }
 
-pst_rc pst_vectors_aside_end(struct pst_vectors_aside *a)
+pst_rc pst_device_aside_end(struct pst_device_aside *a)
 {
     uint64_t ended;
     if (!a->busy)
