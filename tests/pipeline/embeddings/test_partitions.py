@@ -211,6 +211,23 @@ def legend_equals_marius():
 
 
 @test
+def pieces_travel_while_a_batch_is_trained():
+    """With one slot, a second piece needs the stage's attention. Training counts as work, though another thread does it."""
+    with Place() as p:
+        data, trace = knowledge_graph(p), p.path("trace.json")
+        args = (*legend(6, 3, "legend", negatives=4000, dim=256), "--set", "links[0].slots=1", "--epochs", 3, "--trace", trace)
+        r = p.run(LEGEND, *args, data=data).report
+        with open(trace) as f:
+            events = json.load(f)["traceEvents"]
+        stages = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+        spans = lambda stage, letter: [(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("ph") == "X" and
+                                       stages[e["pid"]] == stage and e["name"].startswith(letter + " ")]
+        trained, pieces = spans("legend", "T"), [end for _, end in spans("disk", "C")]
+        assert max(sum(begin < end < until for end in pieces) for begin, until in trained) > 2, (trained, pieces)
+        assert r["stages"]["legend"]["busy_s"] > 0.9 * sum(until - begin for begin, until in trained) / 1e6, r["stages"]["legend"]
+
+
+@test
 def a_complete_run_is_resumed_at_its_end():
     """As after a kill between the last checkpoint and the report."""
     with Place() as p:
