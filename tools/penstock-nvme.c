@@ -6,6 +6,7 @@
  * CONFIG is JSON text, or the path of a file with it; common/nvme/emulated/README.md has its keys. */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,11 @@
 #include "common/util/file.h"
 
 #define CONFIG_BYTES_MAX (1u << 20)
+
+/* A buffer that is freed stays with the process, so that the next one costs no page faults: these took as
+ * long as the copies. As large as the buffers that may be in use, and as glibc allows for one of them. */
+#define KEPT_BYTES (64 << 20)
+#define BUFFER_BYTES (32 << 20)
 
 static struct pst_emu *running; /* what a signal stops */
 
@@ -65,6 +71,8 @@ static pst_rc read_config(const char *argument, char **text)
 static pst_rc run(const char *argument, const char *socket_name, int listener, int ready)
 {
     char *text = NULL;
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    (void)mallopt(M_MMAP_THRESHOLD, BUFFER_BYTES);
     pst_rc rc = read_config(argument, &text);
     rc = rc == PST_OK ? pst_emu_new(&running, text) : rc;
     if (rc == PST_OK && socket_name != NULL)

@@ -115,7 +115,8 @@ void pst_emu_media_begin(struct pst_emu_part *part, struct pst_emu_command *comm
     uint64_t bytes;
     if (!check(part, command, &t, &bytes) || t.ns->kind != PST_EMU_FILE)
         return;
-    command->buffer = calloc(1, bytes); /* beyond its end a file reads as zeroes */
+    /* beyond its end a file reads as zeroes */
+    command->buffer = command->sqe.opcode == PST_NVME_WRITE ? malloc(bytes) : calloc(1, bytes);
     command->io_failed = false;
     if (command->buffer == NULL) {
         command->status = PST_NVME_INTERNAL;
