@@ -188,7 +188,7 @@ struct pst_param_desc {
     const char *choice_if;
     const char *below; /* INT: "PARAM": it counts some of what the INT parameter PARAM counts, so it is
                           smaller, unless PARAM is 1 */
-    /* INT: "PARAM", or "PARAM-PARAM", which are INT parameters: it is at most this number; the same with
+    /* INT: "PARAM-PARAM", which are INT parameters: it is at most this number; the same with
      * " unless PARAM=VALUE|VALUE" behind it: if true, any value */
     const char *at_most;
     const char *even_if; /* INT: "PARAM=VALUE|VALUE": if true, an even number */

@@ -77,12 +77,6 @@ static const struct pst_param_desc params[] = {
         .help = "batches without edges after each epoch: as many as the store's route has slots, so that "
                 "all updates come home before the next epoch"),
     PST_EDGES_SOURCE_PARAM(
-        edges, source, "linger", INT, linger, "0", .max = PST_PARTS_MAX,
-        .help =
-            "with several partitions: exchanges by which a partition can leave later than the order says, "
-            "so that its last updates come home while others are trained. 0: batches without edges bring "
-            "them home before. Results depend on it"),
-    PST_EDGES_SOURCE_PARAM(
         edges, source, "together", INT, together, "0", .max = PST_EDGE_BATCH_EDGES_MAX,
         .help = "above 0: each edge comes twice in an epoch, once for each end; and up to so many edges with "
                 "the same relation and other end follow each other, so that all are compared with the "

@@ -169,7 +169,7 @@ static pst_rc train_here(struct pst_stage *self, struct legend *s, uint64_t batc
         rc = pst_relations_train(&s->relations, &b, s->rows, &used);
     pst_span_of(self, "T", batch, -1, gathered, pst_now());
     if (rc == PST_OK)
-        rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes);
+        rc = pst_vectors_owner_take(&s->owner, &b, s->rows, s->rows_bytes, NULL);
     pst_count(self, 1, b.bytes_used);
     return rc == PST_OK ? pst_vectors_owner_home(&s->owner, batch) : rc;
 }

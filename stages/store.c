@@ -2,10 +2,13 @@
  * rows to the batch's edges and lends the slot to the stage that computes. When the slot comes home, it
  * updates rows with the gradients in it.
  *
- * With n slots, batch b gets the slot of batch b - n, and the store gets one slot at a time. So batch b is
- * gathered with exactly the updates up to batch b - n, whatever the timing. With `consistency` bounded, the
- * store gets each slot as soon as it is home, so batch b can have later updates, too. Slots come home in the
- * order of their batches.
+ * With n slots, batch b gets the slot of batch b - n, and rows get the gradients in this slot only then. So
+ * batch b is gathered with exactly the updates up to batch b - n, whatever the timing. With `consistency`
+ * bounded, rows get gradients as soon as they are home, so batch b can have later updates, too. Slots come
+ * home in the order of their batches.
+ *
+ * A partition leaves when all of its batches are home. No batch uses its rows until it comes again. So its
+ * rows get all gradients that are home, though other rows get them later (settle).
  *
  * After the last edges of an epoch come `staleness` batches without edges. So every update of an epoch is
  * home before the next epoch begins. The first of these batches carries the relations home, and its return is
@@ -18,19 +21,25 @@
 struct store {
     struct pst_vectors_owner owner;
     int in, out, parts;
-    struct pst_row_batch *lent; /* of each slot: what it was sent with */
-    struct pst_frame *waiting;  /* batches of edges for which there was no slot yet */
-    uint32_t room, first, n;    /* of waiting */
-    struct pst_credit *free;    /* slots for the next batches; if consistency is exact, at most one */
+    struct pst_row_batch *lent;          /* of each slot: what it was sent with */
+    struct pst_frame *waiting;           /* batches of edges for which there was no slot yet */
+    uint32_t room, first, n;             /* of waiting */
+    struct pst_vectors_settled *settled; /* of each slot */
+    bool *due;                           /* of each slot: it is home, but was not taken */
+    struct pst_credit *free;             /* slots for the next batches */
     uint32_t slots, first_free, n_free;
     bool came; /* a slot came home since the timer was set, and more may follow */
 };
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
+static pst_rc settle(void *self, int partition);
+
 static pst_rc size(struct pst_stage *self)
 {
     struct store *s = pst_state(self);
+    s->owner.settle = settle;
+    s->owner.settle_arg = self;
     s->in = pst_port(self, "edges");
     s->out = pst_port(self, "batch");
     s->parts = pst_port(self, "parts");
@@ -63,15 +72,16 @@ static pst_rc open_stage(struct pst_stage *self)
     s->waiting = calloc(s->room, sizeof *s->waiting);
     s->lent = calloc(s->slots, sizeof *s->lent);
     s->free = calloc(s->slots, sizeof *s->free);
-    if (!s->waiting || !s->lent || !s->free)
+    s->settled = calloc(s->slots, sizeof *s->settled);
+    s->due = calloc(s->slots, sizeof *s->due);
+    if (!s->waiting || !s->lent || !s->free || !s->settled || !s->due)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the list of slots");
     rc = pst_vectors_owner_open(&s->owner, pst_slot_bytes(self, s->out), &total);
     if (rc == PST_OK)
         pst_total(self, s->out, total);
     if (rc == PST_OK && s->owner.first_batch >= total)
         rc = pst_vectors_owner_complete(&s->owner);
-    if (s->owner.consistency == PST_VECTORS_BOUNDED)
-        pst_fill_many(self, s->out);
+    pst_fill_many(self, s->out);
     return rc;
 }
 
@@ -82,17 +92,55 @@ static void close_stage(struct pst_stage *self)
     free(s->waiting);
     free(s->lent);
     free(s->free);
+    free(s->settled);
+    free(s->due);
 }
 
 /* ---- slots that come home -------------------------------------------------------------------------- */
 
-/* dirty: false if no stage computed gradients, for example because the slots go to `discard`. */
-static pst_rc come_home(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
+/* Updates rows with what a slot brought home, unless that is done. */
+static pst_rc take(struct pst_stage *self, struct store *s, struct pst_ref ref)
 {
     uint64_t bytes;
-    const char *slot = pst_slot(self, credit->ref, &bytes);
+    const char *slot = pst_slot(self, ref, &bytes);
+    if (!s->due[ref.slot])
+        return PST_OK;
     if (!slot)
         return PST_E_STATE;
+    s->due[ref.slot] = false;
+    const pst_rc rc =
+        pst_vectors_owner_take(&s->owner, &s->lent[ref.slot], slot, bytes, &s->settled[ref.slot]);
+    s->settled[ref.slot] = (struct pst_vectors_settled){{0}};
+    return rc;
+}
+
+/* The slots for the next batches, which came home in this order. */
+static const struct pst_credit *free_slot(const struct store *s, uint32_t i)
+{
+    return &s->free[(s->first_free + i) % s->slots];
+}
+
+/* Updates the rows of a partition with all that is home. */
+static pst_rc settle(void *self, int partition)
+{
+    struct store *s = pst_state(self);
+    uint64_t after = 0;
+    pst_rc rc = PST_OK;
+    for (uint32_t i = 0; i < s->n_free && rc == PST_OK; i++) {
+        const struct pst_ref ref = free_slot(s, i)->ref;
+        const struct pst_row_batch *b = &s->lent[ref.slot];
+        if (!s->due[ref.slot] || b->edges == 0)
+            continue;
+        const char *slot = pst_slot(self, ref, NULL);
+        rc = slot ? pst_vectors_settle(&s->owner.vectors, b, slot, partition, after++, &s->settled[ref.slot])
+                  : PST_E_STATE;
+    }
+    return rc;
+}
+
+/* dirty: false if no stage computed gradients, for example because the slots go to `discard`. */
+static pst_rc come_home(struct store *s, const struct pst_credit *credit)
+{
     if (credit->previous_batch == UINT64_MAX)
         return PST_OK;
     const struct pst_row_batch *b = &s->lent[credit->ref.slot];
@@ -102,7 +150,18 @@ static pst_rc come_home(struct pst_stage *self, struct store *s, const struct ps
             "batch %" PRIu64
             " came back without gradients: link the port batch to a stage that trains, for example embedder",
             b->batch);
-    const pst_rc rc = credit->dirty ? pst_vectors_owner_take(&s->owner, b, slot, bytes) : PST_OK;
+    s->due[credit->ref.slot] = credit->dirty;
+    return PST_OK;
+}
+
+/* No batch follows in this slot, so none with edges follows at all. */
+static pst_rc come_home_last(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
+{
+    pst_rc rc = come_home(s, credit);
+    for (uint32_t i = 0; i < s->n_free && rc == PST_OK; i++)
+        rc = take(self, s, free_slot(s, i)->ref);
+    if (rc == PST_OK)
+        rc = take(self, s, credit->ref);
     return rc == PST_OK ? pst_vectors_owner_home(&s->owner, credit->previous_batch) : rc;
 }
 
@@ -137,13 +196,15 @@ static pst_rc fill(struct pst_stage *self, struct store *s, const struct pst_fra
     return pst_send(self, s->out, &lend);
 }
 
-/* A batch needs its edges and a slot, which come in any order, and its partitions. */
+/* A batch needs its edges and a slot, which come in any order, and its partitions. What its slot brought home
+ * is taken first. */
 static pst_rc gather_next(struct pst_stage *self, struct store *s)
 {
     bool ready;
     const bool there = s->n_free > 0 && s->n > 0;
-    const pst_rc rc =
-        pst_vectors_owner_ready(&s->owner, there ? s->waiting[s->first].batch : UINT64_MAX, &ready);
+    pst_rc rc = s->n_free > 0 ? take(self, s, free_slot(s, 0)->ref) : PST_OK;
+    if (rc == PST_OK)
+        rc = pst_vectors_owner_ready(&s->owner, there ? s->waiting[s->first].batch : UINT64_MAX, &ready);
     if (rc != PST_OK || !there || !ready)
         return rc;
     const struct pst_frame frame = s->waiting[s->first];
@@ -152,12 +213,19 @@ static pst_rc gather_next(struct pst_stage *self, struct store *s)
     return pst_wrap(fill(self, s, &frame), "batch %" PRIu64, frame.batch);
 }
 
+/* Gathers a batch, and lets events come before the next one. If consistency is bounded, all slots that came
+ * home are looked at before. */
 static pst_rc advance(struct pst_stage *self, struct store *s)
 {
-    if (s->owner.consistency == PST_VECTORS_EXACT)
-        return gather_next(self, s);
-    pst_timer(self, 0);
-    return PST_OK;
+    const uint32_t waiting = s->n;
+    if (s->owner.consistency == PST_VECTORS_BOUNDED) {
+        pst_timer(self, 0);
+        return PST_OK;
+    }
+    const pst_rc rc = gather_next(self, s);
+    if (s->n < waiting)
+        pst_timer(self, 0);
+    return rc;
 }
 
 /* If consistency is bounded: gathers a batch when no slot has come home since the last look. */
@@ -165,6 +233,8 @@ static pst_rc on_timer(struct pst_stage *self, struct store *s)
 {
     const bool came = s->came;
     const uint32_t waiting = s->n;
+    if (s->owner.consistency == PST_VECTORS_EXACT)
+        return advance(self, s);
     s->came = false;
     const pst_rc rc = came ? PST_OK : gather_next(self, s);
     if (came || (s->n < waiting && s->n > 0)) /* if partitions are missing, the next one sets the timer */
@@ -188,9 +258,13 @@ static pst_rc on_frame(struct pst_stage *self, struct store *s, const struct pst
 
 static pst_rc on_credit(struct pst_stage *self, struct store *s, const struct pst_credit *credit)
 {
-    const pst_rc rc = come_home(self, s, credit);
+    pst_rc rc = come_home(s, credit);
     s->free[(s->first_free + s->n_free++) % s->slots] = *credit;
     s->came = true;
+    if (rc == PST_OK && s->owner.consistency == PST_VECTORS_BOUNDED)
+        rc = take(self, s, credit->ref);
+    if (rc == PST_OK && credit->previous_batch != UINT64_MAX)
+        rc = pst_vectors_owner_home(&s->owner, credit->previous_batch);
     return rc == PST_OK ? advance(self, s) : rc;
 }
 
@@ -208,7 +282,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     switch (event->kind) {
     case PST_EV_FRAME: return on_frame(self, s, event->frame);
     case PST_EV_CREDIT: return on_credit(self, s, &event->credit);
-    case PST_EV_RETURN: return come_home(self, s, &event->credit);
+    case PST_EV_RETURN: return come_home_last(self, s, &event->credit);
     case PST_EV_TIMER: return on_timer(self, s);
     case PST_EV_FINISH:
         pst_log(
@@ -281,11 +355,6 @@ static const struct pst_param_desc params[] = {
           .help =
               "with several partitions: exchanges of partitions from one checkpoint within an epoch to the "
               "next; 0: checkpoints are only at the ends of epochs. Results depend on it",
-          .fixed = true),
-    PARAM("linger", INT, linger, "0", .max = PST_PARTS_MAX, .equals = "edges.linger",
-          .at_most = "ahead unless partitions=1",
-          .help = "with several partitions: exchanges by which a partition can leave later than the order "
-                  "says, in a spare block of memory, so at most `ahead`",
           .fixed = true),
     PARAM("order", ENUM, order, "\"beta\"", .choices = PST_PARTS_ORDERS, .choice_if = PST_PARTS_ORDER_IF,
           .equals = "edges.order",

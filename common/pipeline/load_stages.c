@@ -204,24 +204,18 @@ static void check_at_most(struct pst_pipeline_loading *ld, const struct pst_pipe
     if (!param->at_most || !pst_desc_at_most(param, &most) || pst_condition_holds(most.unless, stage->params))
         return;
     const json_t *whole = json_object_get(stage->params, most.whole),
-                 *part = most.part[0] ? json_object_get(stage->params, most.part) : NULL;
-    const struct pst_param_desc *less = part ? pst_desc_param(stage->caps.desc, most.part) : NULL;
+                 *part = json_object_get(stage->params, most.part);
+    const struct pst_param_desc *less = pst_desc_param(stage->caps.desc, most.part);
     const long long n = json_integer_value(json_object_get(stage->params, param->name)),
                     all = json_integer_value(whole), gone = json_integer_value(part), left = all - gone;
-    if (!json_is_integer(whole) || (most.part[0] && !json_is_integer(part)) || n <= left ||
+    if (!json_is_integer(whole) || !json_is_integer(part) || n <= left ||
         (left <= 0 && less && less->below && strcmp(less->below, most.whole) == 0))
         return;
-    if (most.part[0])
-        pst_pipeline_error(
-            ld, at,
-            "%s is %lld, but %s is %lld and %s is %lld: expected at most %lld: choose a smaller "
-            "%s or %s, or more %s",
-            param->name, n, most.whole, all, most.part, gone, left, param->name, most.part, most.whole);
-    else
-        pst_pipeline_error(ld, at,
-                           "%s is %lld, but %s is %lld: expected at most as many: choose a smaller %s, or a "
-                           "larger %s",
-                           param->name, n, most.whole, all, param->name, most.whole);
+    pst_pipeline_error(ld, at,
+                       "%s is %lld, but %s is %lld and %s is %lld: expected at most %lld: choose a smaller "
+                       "%s or %s, or more %s",
+                       param->name, n, most.whole, all, most.part, gone, left, param->name, most.part,
+                       most.whole);
 }
 
 /* A number that does not fit other parameters. */

@@ -92,7 +92,7 @@ def lent(p, data, epochs, staleness):
 def partitioned(partitions=4, buffer=2, order="beta", staleness=3, **more):
     """The same with partitions that pass through memory."""
     more = {"params.partitions": partitions, "params.buffer": buffer, "params.order": order, "params.piece": "4KiB",
-            "params.between_exchanges": "false", "params.linger": 0, **more}
+            "params.between_exchanges": "false", **more}
     return ["--with", PARTITIONS, *settings(staleness, **more)]
 
 

@@ -241,8 +241,8 @@ static void test_descriptions(void **state)
     PARAMS_REFUSED(params[0].below = "n", "parameter n: below: the stage has no other int parameter n");
     PARAMS_REFUSED(params[0].below = "m", "parameter n: below: the stage has no other int parameter m");
     PARAMS_REFUSED(params[0].at_most = "m-n", "parameter n: at_most: the stage has no other int parameter m");
-    PARAMS_REFUSED(params[0].at_most = "-n", "parameter n: at_most: expected PARAM or PARAM-PARAM");
-    PARAMS_REFUSED(params[0].at_most = "n unless ", "parameter n: at_most: expected PARAM or PARAM-PARAM");
+    PARAMS_REFUSED(params[0].at_most = "-n", "parameter n: at_most: expected PARAM-PARAM");
+    PARAMS_REFUSED(params[0].at_most = "n", "parameter n: at_most: expected PARAM-PARAM");
     PARAMS_REFUSED(params[0].even_if = "m=1", "parameter n: even_if: \"m=1\": unknown parameter m");
     PARAMS_REFUSED((params[0].even_if = "n=1", params[0].type = PST_PARAM_REAL),
                    "only an int parameter can have below, at_most or even_if");

@@ -89,11 +89,11 @@ bool pst_desc_at_most(const struct pst_param_desc *param, struct pst_desc_at_mos
     const char *text = param->at_most, *condition = strstr(text, unless);
     const size_t length = condition ? (size_t)(condition - text) : strlen(text);
     const char *minus = memchr(text, '-', length);
-    const size_t whole = minus ? (size_t)(minus - text) : length, part = minus ? length - whole - 1 : 0;
+    const size_t whole = minus ? (size_t)(minus - text) : 0, part = minus ? length - whole - 1 : 0;
     const char *behind = condition ? condition + strlen(unless) : "";
     *most = (struct pst_desc_at_most){.whole = ""};
-    if (whole == 0 || whole >= PST_NAME_MAX || (minus && part == 0) || part >= PST_NAME_MAX ||
-        (condition && !*behind) || strlen(behind) >= PST_DESC_CONDITION_MAX)
+    if (whole == 0 || whole >= PST_NAME_MAX || part == 0 || part >= PST_NAME_MAX || (condition && !*behind) ||
+        strlen(behind) >= PST_DESC_CONDITION_MAX)
         return false;
     memcpy(most->whole, text, whole);
     memcpy(most->part, text + length - part, part);
@@ -259,12 +259,11 @@ static pst_rc check_at_most(const struct pst_stage_desc *desc, const char *file,
     if (!param->at_most)
         return PST_OK;
     if (!pst_desc_at_most(param, &most))
-        return pst_fail(
-            PST_E_FORMAT,
-            "%s: parameter %s: at_most: expected PARAM or PARAM-PARAM, and then perhaps \" unless "
-            "CONDITION\", found \"%s\"",
-            file, param->name, param->at_most);
-    if (!is_other_int(desc, param, most.whole) || (most.part[0] && !is_other_int(desc, param, most.part)))
+        return pst_fail(PST_E_FORMAT,
+                        "%s: parameter %s: at_most: expected PARAM-PARAM, and then perhaps \" unless "
+                        "CONDITION\", found \"%s\"",
+                        file, param->name, param->at_most);
+    if (!is_other_int(desc, param, most.whole) || !is_other_int(desc, param, most.part))
         return pst_fail(PST_E_FORMAT, "%s: parameter %s: at_most: the stage has no other int parameter %s",
                         file, param->name, is_other_int(desc, param, most.whole) ? most.part : most.whole);
     return check_condition(desc, file, "parameter", param->name, "at_most",

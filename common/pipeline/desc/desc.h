@@ -42,7 +42,7 @@ struct pst_desc_equals {
 };
 bool pst_desc_equals(const struct pst_param_desc *param, struct pst_desc_equals *equals);
 
-/* `at_most` of a parameter in parts: it is at most `whole`, less `part` unless that is empty. If the
+/* `at_most` of a parameter in parts: it is at most `whole` less `part`. If the
  * condition `unless` is true, it may have any value; empty: there is none. False: malformed. */
 struct pst_desc_at_most {
     char whole[PST_NAME_MAX], part[PST_NAME_MAX], unless[PST_DESC_CONDITION_MAX];

@@ -69,7 +69,6 @@ static pst_rc open_groups(struct pst_edges_source *s, uint64_t *total)
                                    .staleness = s->staleness,
                                    .epochs = s->epochs,
                                    .commit_swaps = s->checkpoint_swaps,
-                                   .linger = s->linger,
                                    .seed = s->seed};
     s->groups.training.between_exchanges = s->between_exchanges;
     pst_rc rc = pst_parts_training_path(s->run_dir, path);

@@ -15,7 +15,7 @@
 struct pst_edges_source {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, together;
-    int64_t partitions, buffer, checkpoint_swaps, linger;
+    int64_t partitions, buffer, checkpoint_swaps;
     uint64_t sort_memory;
     const char *sequence, *buckets; /* a kind of order; a file, or "": RUN/buckets.safetensors */
     double alpha;
@@ -49,7 +49,7 @@ PST_API void pst_edges_source_close(struct pst_edges_source *s);
 /* Fills a slot with a batch, counted over the run. Returns its header, which is in the slot, too. */
 PST_API struct pst_edge_batch pst_edges_source_fill(struct pst_edges_source *s, uint64_t batch, char *slot);
 
-/* The parameters of a stage whose state is a struct S with the source M, but for `staleness` and `linger`. */
+/* The parameters of a stage whose state is a struct S with the source M, but for `staleness`. */
 #define PST_EDGES_SOURCE_PARAM(S, M, name_, type_, member_, def_, ...)                                       \
     {                                                                                                        \
         .name = name_, .type = PST_PARAM_##type_, .into = PST_INTO(struct S, M.member_), .def = def_,        \

@@ -41,12 +41,12 @@ static bool commits_after(const struct pst_parts_epochs *e, int64_t group)
     return group % 2 == 0 && pst_parts_epochs_commits(e, group / 2);
 }
 
-/* Does a commit come between the batches of a partition that leaves in exchange `left`, and exchange i? Then
- * everything is home. */
-static bool commits_between(const struct pst_parts_epochs *e, int64_t left, int64_t i)
+/* Does a commit come between the last batches of a partition that exchange `out` takes out, and exchange i?
+ * Then everything is home. */
+static bool commits_between(const struct pst_parts_epochs *e, int64_t out, int64_t i)
 {
     bool any = false;
-    for (int64_t k = left - 1; k < i && !any; k++)
+    for (int64_t k = out - 1; k < i && !any; k++)
         any = pst_parts_epochs_commits(e, k);
     return any;
 }
@@ -56,11 +56,12 @@ static uint64_t pauses(const struct pst_parts_epochs *e, int64_t group)
 {
     const uint64_t wanted = (uint64_t)e->staleness - 1;
     const int64_t i = (group + 1) / 2; /* the exchange that a group with an odd number accompanies */
+    const int64_t out = group % 2 == 1 ? e->taken_out[i] : 0;
     if (commits_after(e, group))
         return (uint64_t)e->staleness;
-    if (group % 2 == 0 || e->left[i] == 0 || commits_between(e, e->left[i], i))
+    if (out == 0 || commits_between(e, out, i))
         return 0;
-    const uint64_t since = e->group_batch[group] + full(e, group) - e->group_batch[2 * e->left[i] - 1];
+    const uint64_t since = e->group_batch[group] + full(e, group) - e->group_batch[2 * out - 1];
     return since < wanted ? wanted - since : 0;
 }
 
@@ -84,16 +85,15 @@ void pst_parts_epochs_go(struct pst_parts_epochs *e, int64_t epoch)
     }
 }
 
-static void find_left(struct pst_parts_epochs *e)
+static void find_taken_out(struct pst_parts_epochs *e)
 {
     const struct pst_order *o = e->order;
     int64_t out[PST_ORDER_PARTITIONS_MAX] = {0}; /* of a partition: the last exchange that took it out */
     for (int64_t i = 1; i <= o->exchanges; i++) {
         const uint16_t *before = o->state + (i - 1) * o->buffer, *after = before + o->buffer;
-        e->left[i] = pst_max_i64(0, i - e->linger);
         for (int place = 0; place < o->buffer; place++)
             if (before[place] != after[place])
-                e->left[i] = pst_max_i64(e->left[i], out[after[place]]);
+                e->taken_out[i] = pst_max_i64(e->taken_out[i], out[after[place]]);
         for (int place = 0; place < o->buffer; place++)
             if (before[place] != after[place])
                 out[before[place]] = i;
@@ -104,14 +104,14 @@ pst_rc pst_parts_epochs_open(struct pst_parts_epochs *e)
 {
     e->groups = 2 * e->order->exchanges + 1;
     e->epoch = -1;
-    e->left = calloc((size_t)e->order->exchanges + 1, sizeof *e->left);
+    e->taken_out = calloc((size_t)e->order->exchanges + 1, sizeof *e->taken_out);
     e->first_batch = calloc((size_t)e->epochs + 1, sizeof *e->first_batch);
     e->group_edges = calloc((size_t)e->groups, sizeof *e->group_edges);
     e->group_batch = calloc((size_t)e->groups + 1, sizeof *e->group_batch);
-    if (!e->left || !e->first_batch || !e->group_edges || !e->group_batch)
+    if (!e->taken_out || !e->first_batch || !e->group_edges || !e->group_batch)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot list the batches of %lld epochs",
                         (long long)e->epochs);
-    find_left(e);
+    find_taken_out(e);
     for (int64_t i = 0; i < e->epochs; i++) {
         pst_parts_epochs_go(e, i);
         if (__builtin_add_overflow(e->first_batch[i], batches_of(e), &e->first_batch[i + 1]))
@@ -130,7 +130,7 @@ uint64_t pst_parts_epochs_total(const struct pst_parts_epochs *e)
 
 void pst_parts_epochs_close(struct pst_parts_epochs *e)
 {
-    free(e->left);
+    free(e->taken_out);
     free(e->first_batch);
     free(e->group_edges);
     free(e->group_batch);

@@ -3,11 +3,10 @@
  * that the same vertices do not always meet in the same sequence (Marius, section 4.1); the exchanges stay as
  * many.
  *
- * The gradients of the last `staleness` batches are always on their way. A partition can leave only when
- * those of its batches are home. So pauses, which are batches without edges, follow a group that is trained
- * during an exchange, if it has fewer than `staleness` - 1 batches. With `linger`, a partition stays so many
- * exchanges longer than its batches need it, so the batches of these exchanges count, too. But if it is
- * loaded again so soon, it must have left. After the last group come `staleness` batches without edges.
+ * A partition leaves with the gradients of all its batches (stages/store.c). But batch b has only the updates
+ * up to batch b - `staleness`. If a partition comes again so soon that the next batches would have more,
+ * pauses come before them, which are batches without edges. After the last group come `staleness` batches
+ * without edges.
  *
  * After every `commit_swaps` exchanges of an epoch, a commit can be made. The edges that are trained after
  * such an exchange and before the next one are followed by `staleness` batches without edges, so all updates
@@ -23,15 +22,14 @@
 PST_BEGIN_DECLS
 
 struct pst_parts_epochs {
-    const struct pst_order *order; /* set by the caller, like the next seven */
+    const struct pst_order *order; /* set by the caller, like the next six */
     const int64_t *bucket_edges;   /* [P x P]: of the partitions' own numbers */
     int64_t batch, staleness, epochs;
     int64_t commit_swaps; /* exchanges from one commit within an epoch to the next; 0: there is none */
-    int64_t linger;       /* exchanges by which a partition can leave later than the order says */
     uint64_t seed;
     /* of all epochs */
     int64_t groups;
-    int64_t *left;         /* [exchanges + 1]: pst_parts_epochs_left */
+    int64_t *taken_out;    /* [exchanges + 1]: by which exchange what this one loads left last; 0: by none */
     uint64_t *first_batch; /* [epochs + 1] */
     int64_t largest_group; /* edges */
     /* of one epoch, which pst_parts_epochs_go() chooses */
@@ -78,13 +76,6 @@ PST_API int64_t pst_parts_epochs_begin(const struct pst_parts_epochs *e, uint64_
 static inline int64_t pst_parts_needs(int64_t group)
 {
     return group / 2;
-}
-
-/* The exchange (0: none) whose partition, and all before it, have begun to leave before a batch is gathered
- * that comes after exchange i. It is i - linger, or the one that took out what exchange i loads again. */
-static inline int64_t pst_parts_epochs_left(const struct pst_parts_epochs *e, int64_t exchange)
-{
-    return e->left[exchange];
 }
 
 /* The partitions in which a batch of this group finds its vertices: those in the buffer, and during an

@@ -258,7 +258,11 @@ static pst_rc leave(struct pst_vectors_exchange *x)
     pst_rc rc = PST_OK;
     while (rc == PST_OK && may_leave(x)) {
         const bool written = x->saved == x->left;
-        const int partition = brought(x, ++x->left, false), block = x->vectors->block_of[partition];
+        const int partition = brought(x, x->left + 1, false), block = x->vectors->block_of[partition];
+        rc = x->settle ? x->settle(x->settle_arg, partition) : PST_OK;
+        if (rc != PST_OK)
+            return rc;
+        x->left++;
         x->vectors->block_of[partition] = x->occupant[block] = -1;
         x->swaps++;
         rc = written ? PST_OK : write_out(x, partition, block);

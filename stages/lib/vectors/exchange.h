@@ -1,7 +1,8 @@
 /* exchange.h: embeddings that are larger than memory. Partitions pass through the blocks of vectors.h in the
  * order of stages/lib/order, by way of the disk stage (Marius, section 4; Legend, section 4).
  *
- * Exchange i begins when all batches that use the partition that leaves are home. It writes that partition,
+ * Exchange i begins when all batches that use the partition that leaves are home. Their gradients are then
+ * added to its rows, though other rows may get them later. It writes that partition,
  * and then loads the next one into its block. Batches of the partitions that stay are trained meanwhile. With
  * `ahead` spare blocks, the partitions of so many exchanges are loaded before others leave. So orders whose
  * exchanges no batch can accompany (BETA) overlap, too. A partition that was never written is generated.
@@ -38,6 +39,8 @@ struct pst_vectors_exchange {
     int partitions, buffer;
     int ahead;     /* partitions that are read into spare blocks before their exchange */
     bool prefetch; /* batches are trained while partitions move */
+    pst_rc (*settle)(void *arg, int partition); /* before a partition leaves; NULL: nothing is to be done */
+    void *settle_arg;
     struct pst_parts_training training;
     struct pst_vectors_mover mover;
     bool keeps_best;

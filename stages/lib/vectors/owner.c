@@ -191,14 +191,14 @@ static pst_rc keep_carrier(struct pst_vectors_owner *s, const char *slot, uint64
 }
 
 pst_rc pst_vectors_owner_take(struct pst_vectors_owner *s, const struct pst_row_batch *b, const char *slot,
-                              uint64_t bytes)
+                              uint64_t bytes, const struct pst_vectors_settled *settled)
 {
     if (pst_row_batch_carries(b))
         return s->partitions > 1 ? keep_carrier(s, slot, bytes) : end_epoch(s, slot, bytes);
     if (b->edges == 0)
         return PST_OK;
     const double begin = pst_now();
-    const pst_rc rc = pst_vectors_update(&s->vectors, b, slot);
+    const pst_rc rc = pst_vectors_update(&s->vectors, b, slot, settled);
     s->lent--;
     s->update_s += pst_now() - begin;
     pst_span_of(s->stage, "U", b->batch, -1, begin, pst_now());
@@ -265,8 +265,10 @@ static pst_rc size_exchange(struct pst_vectors_owner *s)
                                                 .scale = s->scale,
                                                 .partitions = (int)s->partitions,
                                                 .buffer = (int)s->buffer,
-                                                .ahead = (int)(s->prefetch ? s->ahead : s->linger),
+                                                .ahead = s->prefetch ? (int)s->ahead : 0,
                                                 .prefetch = s->prefetch,
+                                                .settle = s->settle,
+                                                .settle_arg = s->settle_arg,
                                                 .keeps_best = s->evaluate == PST_VECTORS_EPOCHS &&
                                                               s->checkpoint_every > 0};
     if (!pst_linked(self, s->parts))
@@ -450,7 +452,6 @@ static pst_rc open_partitions(struct pst_vectors_owner *s, int threads, uint64_t
                                                    .staleness = s->staleness,
                                                    .epochs = pst_epochs(self),
                                                    .commit_swaps = s->checkpoint_swaps,
-                                                   .linger = s->linger,
                                                    .seed = pst_seed(self)};
     x->training.between_exchanges = s->between_exchanges;
     for (int p = 0; p < PST_PARTS_MAX; p++)

@@ -26,7 +26,7 @@ enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS }
 struct pst_vectors_owner {
     /* parameters */
     int64_t batch, chunks, negatives, staleness, dim, threads, checkpoint_every, keep;
-    int64_t partitions, buffer, ahead, linger, checkpoint_swaps, together;
+    int64_t partitions, buffer, ahead, checkpoint_swaps, together;
     enum pst_parts_negatives negatives_from;
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
@@ -44,6 +44,10 @@ struct pst_vectors_owner {
     struct pst_stage *stage;
     struct pst_embed_device *gpu; /* the caller's, if vectors.device is a GPU; both are set before `open` */
     int parts;                    /* the port by which partitions travel */
+    /* The caller's, set before `size`, if slots come home before they are taken: updates the rows of a
+     * partition, which leaves, with the gradients of these slots (pst_vectors_settle). NULL: none does. */
+    pst_rc (*settle)(void *arg, int partition);
+    void *settle_arg;
     struct pst_dataset ds;
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
@@ -104,11 +108,12 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_gather(struct pst_vectors_owner *o
 PST_API void pst_vectors_owner_began(struct pst_vectors_owner *o, const struct pst_row_batch *b);
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_ended(struct pst_vectors_owner *o, uint64_t batch,
                                                     int64_t nodes);
-/* A slot with gradients is home; or one that carries the relations. b: the header that it was sent
- * with. */
+/* Updates rows with the gradients of a slot that is home; or the slot carries the relations. b: the header
+ * that it was sent with. settled: partitions that were settled; NULL: none. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_take(struct pst_vectors_owner *o, const struct pst_row_batch *b,
-                                                   const char *slot, uint64_t bytes);
-/* All batches up to this one are home. */
+                                                   const char *slot, uint64_t bytes,
+                                                   const struct pst_vectors_settled *settled);
+/* All batches up to this one are home. A partition can leave then, whose rows are settled first. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_home(struct pst_vectors_owner *o, uint64_t batch);
 /* An event of the port of the partitions. */
 PST_API PST_MUST_USE pst_rc pst_vectors_owner_part(struct pst_vectors_owner *o,

@@ -262,10 +262,13 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
 
 /* ---- updating ------------------------------------------------------------------------------------ */
 
+#define NOWHERE UINT32_MAX /* in the list of rows: one that is not updated */
+
 struct update {
     const struct pst_vectors *v;
     const pst_real *grads;
     int64_t n;
+    uint64_t number; /* of the update, from 1 */
 };
 
 static void update_rows(void *job, int64_t task, int worker)
@@ -276,41 +279,93 @@ static void update_rows(void *job, int64_t task, int worker)
     const int64_t end = pst_min_i64(j->n, (task + 1) * TASK_ROWS);
     for (int64_t i = task * TASK_ROWS; i < end; i++) {
         const int64_t row = v->listed[i];
-        pst_embed_update(v->optimizer, at_row(v, row), state_at(v, row), j->grads + i * v->dim, v->dim,
-                         v->rate * v->scale, v->updates);
+        if (row != NOWHERE)
+            pst_embed_update(v->optimizer, at_row(v, row), state_at(v, row), j->grads + i * v->dim, v->dim,
+                             v->rate * v->scale, j->number);
     }
+}
+
+static void update_listed(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot,
+                          uint64_t number)
+{
+    struct update job = {
+        .v = v, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes, .number = number};
+    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
 }
 
 pst_rc pst_vectors_update_gathered(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)
 {
-    struct update job = {.v = v, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes};
-    v->updates++;
-    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
+    update_listed(v, b, slot, ++v->updates);
     return v->relations ? pst_relations_table_take(v->relations, b, slot, v->rate * v->scale, v->updates)
                         : PST_OK;
 }
 
-pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)
+static pst_rc damaged(const struct pst_vectors *v, const struct pst_row_batch *b, uint32_t i, int64_t vertex)
+{
+    return pst_fail(PST_E_PEER,
+                    "batch %" PRIu64 " came back with a damaged list of vertices: entry %u is %" PRId64
+                    "; expected vertices from 0 to %" PRId64 ", each at most once",
+                    b->batch, i, vertex, v->vertices - 1);
+}
+
+static bool is_settled(const struct pst_vectors_settled *settled, int64_t partition)
+{
+    return settled && (settled->bits[partition / 64] >> (partition % 64) & 1);
+}
+
+/* Lists the rows of a slot's vertices, but NOWHERE for those that are not updated. only: the one partition
+ * that is; -1: all are. */
+static pst_rc list_rows(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot, int only,
+                        const struct pst_vectors_settled *settled)
 {
     const int64_t *list = pst_row_batch_at(slot, b->vertices_at);
-    int64_t rows[TOGETHER];
-    uint32_t known = 0; /* the first entries are vertices, and rows[] has the last of them */
+    for (uint32_t i = 0, n; i < b->nodes; i += n) {
+        int64_t place[TOGETHER];
+        for (n = 0; n < TOGETHER && i + n < b->nodes; n++)
+            if (list[i + n] < 0 || list[i + n] >= v->vertices)
+                return damaged(v, b, i + n, list[i + n]);
+        if (v->parts)
+            pst_parts_places(v->parts, list + i, n, place);
+        else
+            memcpy(place, list + i, n * sizeof *place);
+        for (uint32_t k = 0; k < n; k++) {
+            const int64_t partition = place[k] / v->block_rows;
+            const bool skipped = is_settled(settled, partition) || (only >= 0 && partition != only);
+            const int block = skipped ? 0 : v->block_of[partition];
+            if (block < 0)
+                return damaged(v, b, i + k, list[i + k]);
+            v->listed[i + k] =
+                skipped ? NOWHERE : (uint32_t)(block * v->block_rows + place[k] % v->block_rows);
+        }
+    }
+    return PST_OK;
+}
+
+pst_rc pst_vectors_settle(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot,
+                          int partition, uint64_t after, struct pst_vectors_settled *settled)
+{
+    const pst_rc rc = list_rows(v, b, slot, partition, NULL);
+    if (rc != PST_OK)
+        return rc;
+    settled->bits[partition / 64] |= UINT64_C(1) << (partition % 64);
+    update_listed(v, b, slot, v->updates + after + 1);
+    return PST_OK;
+}
+
+pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot,
+                          const struct pst_vectors_settled *settled)
+{
+    const int64_t *list = pst_row_batch_at(slot, b->vertices_at);
+    const pst_rc rc = list_rows(v, b, slot, -1, settled);
+    if (rc != PST_OK)
+        return rc;
     next_mark(v);
     for (uint32_t i = 0; i < b->nodes; i++) {
-        if (i == known) {
-            while (known < b->nodes && known < i + TOGETHER && list[known] >= 0 && list[known] < v->vertices)
-                known++;
-            rows_of(v, list + i, known - i, rows);
-        }
-        const int64_t row = i < known ? rows[i % TOGETHER] : -1;
-        if (row < 0 || v->marked[row] == v->mark)
-            return pst_fail(PST_E_PEER,
-                            "batch %" PRIu64
-                            " came back with a damaged list of vertices: entry %u is %" PRId64
-                            "; expected vertices from 0 to %" PRId64 ", each at most once",
-                            b->batch, i, list[i], v->vertices - 1);
-        v->marked[row] = v->mark;
-        v->listed[i] = (uint32_t)row;
+        const uint32_t row = v->listed[i];
+        if (row != NOWHERE && v->marked[row] == v->mark)
+            return damaged(v, b, i, list[i]);
+        if (row != NOWHERE)
+            v->marked[row] = v->mark;
     }
     return pst_vectors_update_gathered(v, b, slot);
 }

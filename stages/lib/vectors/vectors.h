@@ -113,13 +113,26 @@ PST_API PST_MUST_USE pst_rc pst_vectors_gather(struct pst_vectors *v, const stru
                                                const void *from, char *slot, uint64_t bytes,
                                                struct pst_row_batch *out);
 
+/* Partitions whose rows have the gradients of a batch already. */
+struct pst_vectors_settled {
+    uint64_t bits[PST_PARTS_MAX / 64];
+};
+
+/* Updates only the rows of a partition, which is in memory, with the gradients in a slot that came home; the
+ * others follow with pst_vectors_update. after: batches with edges that came home before this one, and are
+ * not in all rows yet. PST_E_PEER. */
+PST_API PST_MUST_USE pst_rc pst_vectors_settle(struct pst_vectors *v, const struct pst_row_batch *b,
+                                               const char *slot, int partition, uint64_t after,
+                                               struct pst_vectors_settled *settled);
+
 /* Updates rows with the gradients of the batch that was gathered last, in a slot that nobody else had. */
 PST_API PST_MUST_USE pst_rc pst_vectors_update_gathered(struct pst_vectors *v, const struct pst_row_batch *b,
                                                         const char *slot);
 
 /* Updates rows with the gradients in a slot that came home. b: the header that the slot was sent with.
- * PST_E_PEER: a list of vertices or relations is damaged. */
+ * settled: rows of these partitions are left out; NULL: there are none. PST_E_PEER: a list of vertices or
+ * relations is damaged. */
 PST_API PST_MUST_USE pst_rc pst_vectors_update(struct pst_vectors *v, const struct pst_row_batch *b,
-                                               const char *slot);
+                                               const char *slot, const struct pst_vectors_settled *settled);
 
 #endif

@@ -10,7 +10,7 @@ from harness import *
 EPOCHS = 3
 CASES = (("marius", (MARIUS, *partitioned(6, 3, "beta", 3, **{"params.checkpoint_swaps": 2})), "store"),
          ("async", (MARIUS, *partitioned(6, 3, "beta", 3, **{"params.checkpoint_swaps": 2, "params.relations": "async"})), "store"),
-         ("ahead", (MARIUS, *partitioned(6, 3, "legend", 4, **{"params.checkpoint_swaps": 3, "params.ahead": 2, "params.linger": 2})), "embedder"),
+         ("ahead", (MARIUS, *partitioned(6, 3, "legend", 2, **{"params.checkpoint_swaps": 1, "params.ahead": 2})), "embedder"),
          ("legend", (LEGEND, *legend(6, 3, "legend", checkpoint_swaps=1)), "legend"))
 
 

@@ -86,21 +86,19 @@ def training_equals_a_serial_reference():
     with Place() as p:
         data, vertices = knowledge_graph(p), 37
         pauses = {}
-        for partitions, buffer, order, staleness, swaps, linger in ((4, 2, "beta", 1, 0, 0), (6, 3, "legend", 3, 2, 0), (5, 3, "hilbert", 1, 1, 0),
-                                                                    (5, 3, "hilbert", 16, 1, 1), (7, 3, "auto", 5, 0, 0), (7, 3, "auto", 5, 0, 2),
-                                                                    (7, 3, "auto", 4, 2, 0)):
+        for partitions, buffer, order, staleness, swaps in ((4, 2, "beta", 1, 0), (6, 3, "legend", 3, 2), (5, 3, "hilbert", 1, 1),
+                                                            (5, 3, "hilbert", 16, 1), (5, 2, "hilbert", 9, 0), (7, 3, "auto", 5, 0), (7, 3, "auto", 4, 2)):
             buckets = p.path(f"buckets{partitions}")
             command("partition", data, "--partitions", partitions, "--assign", "id", "--out", buckets, "--quiet")
             between = staleness == 4  # then all negatives are from a full buffer
             args = settings(partitions, buffer, order, staleness, **{"params.buckets": buckets, "params.checkpoint_swaps": swaps,
-                                                                     "params.between_exchanges": json.dumps(between),
-                                                                     "params.linger": linger, "params.ahead": max(1, linger)})
+                                                                     "params.between_exchanges": json.dumps(between)})
             r = p.run(with_hoard(p), *args[2:], "--epochs", 2, data=data, foreign=True)
             batches = hoarded(r)
             want, relations, losses = reference(batches, vertices, 3, staleness, True)
             rows, got_relations = final(r.run_dir, vertices, partitions)
-            name = (partitions, buffer, order, staleness, linger)
-            pauses[name] = sum(b.flush == PAUSE for b in batches)
+            name = (partitions, buffer, order, staleness)
+            pauses[name] = sum(b.flush == PAUSE for b in batches)  # without edges: before a partition comes again too soon
             assert np.abs(rows - want).max() < 2e-4 and np.abs(got_relations - relations).max() < 2e-4, name
             assert np.allclose([e["loss"] for e in r.report["epochs"]], losses, rtol=1e-4), name
             # every edge once in each epoch, and the vertices of a batch in `buffer` partitions
@@ -111,7 +109,7 @@ def training_equals_a_serial_reference():
             for b in batches:
                 resident = len(set(b.vertices // -(-vertices // partitions)))
                 assert resident <= buffer and (not between or b.n == 0 or resident == buffer), name
-        assert pauses[7, 3, "auto", 5, 0] > pauses[7, 3, "auto", 5, 2], pauses
+        assert pauses[5, 2, "hilbert", 9] > 0 == pauses[4, 2, "beta", 1], pauses
 
 
 @test
@@ -159,10 +157,11 @@ def nothing_but_the_settings_changes_a_bit():
             got = run(p, data, *args, *(w for m in more for w in ("--set", m))).report
             assert got["weights_digest"] == digest and got["test_mrr"] == want["test_mrr"], (more, got)
         assert run(p, data, *args, grouped=True).report["weights_digest"] == digest
-        lingering = settings(6, 3, "beta", 4, **{"params.linger": 1, "params.ahead": 1})
-        one = run(p, data, *lingering).report["weights_digest"]
-        for more in (("params.prefetch=false",), ("params.ahead=3",), ("links[2].slots=1",)):
-            assert run(p, data, *lingering, *(w for m in more for w in ("--set", m))).report["weights_digest"] == one != digest, more
+        # the steps of adam have numbers, also those of rows that are updated early, because their partition leaves
+        adam = settings(6, 3, "beta", 6, **{"params.optimizer": "adam", "params.rate": 0.02})
+        steps = {run(p, data, *adam, *(w for m in more for w in ("--set", m))).report["weights_digest"]
+                 for more in ((), ("params.prefetch=false",), ("stages.disk.params.fault_delay_us=2000", "params.ahead=0"))}
+        assert len(steps) == 1, steps
         others = [run(p, data, *settings(6, 3, "auto", 4, **{"params.between_exchanges": between, "params.ahead": ahead})).report["weights_digest"]
                   for between, ahead in (("true", 0), ("true", 1), ("false", 1))]
         assert others[0] == others[1] and len({digest, *others}) == 3, others

@@ -130,8 +130,6 @@ def partitions_that_do_not_fit_are_told_before_the_start():
             of, few = place.replace("buffer", ""), [w for w in args(6, 2) if w != "--quiet"]
             wrong = [(["ahead=5"], f"--set: {of}ahead: ahead is 5, but partitions is 6 and buffer is 2: expected at most 4: choose a smaller ahead or buffer, or more partitions"),
                      (["order=legend"], f"--set: {of}order: order can be legend only if buffer=3: fulfil this condition, or choose another order")]
-            if pl == MARIUS:
-                wrong.append((["linger=2", "ahead=1"], f"--set: {of}linger: linger is 2, but ahead is 1: expected at most as many: choose a smaller linger, or a larger ahead"))
             for sets, want in wrong:
                 more = [w for one in sets for w in ("--set", of + one)]
                 assert command("check", pl, *few, *more, "--dataset", data, code=2).stderr == want + "\n", sets
