@@ -169,6 +169,21 @@ def stages_outside_are_added():
 
 
 @test
+def numbers_of_stages_outside_are_compared():
+    """By below, at_most and even_if of a description that a program prints."""
+    with Place() as p:
+        number = lambda name, value, **more: {"name": name, "type": "int", "default": value, "min": 0, "max": 99, "help": "how many", **more}
+        path = describes(p, "numbers.sh", params=[number("all", 8), number("some", 3, below="all"), number("rest", 5, at_most="all-some unless all=1"),
+                                                  number("pairs", 2, even_if="all=8")])
+        for params, want in (({}, None), ({"some": 8}, "some is 8, and all is 8"), ({"rest": 6}, "rest is 6, but all is 8 and some is 3: expected at most 5"),
+                             ({"all": 1, "rest": 9, "pairs": 3}, None), ({"pairs": 3}, "pairs is 3, but with all 8 it must be even")):
+            pl = {"penstock": 1, "stages": {"x": {"run": path, "params": params}}}
+            err = command("check", p.write(pl, "numbers.json"), code=None, cwd=p.dir).stderr
+            found = [line for line in err.splitlines() if "stages.x.params" in line]
+            assert (len(found) == 1 and want in found[0]) if want else not found, (params, err)
+
+
+@test
 def every_key_of_the_schema_is_known_to_check():
     """And "$schema" is accepted, for editors."""
     made = schema()
