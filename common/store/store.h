@@ -18,10 +18,11 @@ struct pst_vertex_type;
 struct pst_array {
     char path[4096];
     enum pst_dtype dtype;
-    int rank;         /* 1 or 2 */
-    int64_t shape[2]; /* as stored: rows, and columns including padding (1 when rank is 1) */
-    bool fortran;     /* column-major; only pst_array_open_edges sets it */
-    uint64_t data_at; /* byte where data begins */
+    int rank;          /* 1 or 2 */
+    int64_t shape[2];  /* as stored: rows, and columns including padding (1 when rank is 1) */
+    int64_t first_row; /* of features of a part of a cut dataset: the vertex that row 0 belongs to */
+    bool fortran;      /* column-major; only pst_array_open_edges sets it */
+    uint64_t data_at;  /* byte where data begins */
     uint64_t data_bytes;
     /* Not NULL: the array is no file, but the features of so many types, one type after the other (rows.h).
      */
@@ -61,11 +62,20 @@ struct pst_edge_type {
 };
 
 #define PST_DATASET_SPLITS_MAX 128 /* published sets have up to 20 */
+#define PST_DATASET_PARTS_MAX 16   /* as many as a run has ranks */
+#define PST_DATASET_PARTS_FILE "parts.json"
 
 /* One of several splits. */
 struct pst_dataset_split {
     char name[PST_NAME_MAX]; /* "geom/3" */
     struct pst_array ids[3]; /* like split[] of pst_dataset; all empty while this split is the chosen one */
+};
+
+/* A dataset can be cut into parts (common/store/parted), one for each machine of a run. A part has all edges,
+ * labels and splits, but only its own vertices' feature rows. */
+struct pst_dataset_cut {
+    int part, parts;                          /* parts 0: this is a whole dataset */
+    int64_t first[PST_DATASET_PARTS_MAX + 1]; /* part k has rows of vertices first[k] to first[k + 1] - 1 */
 };
 
 struct pst_dataset {
@@ -106,13 +116,18 @@ struct pst_dataset {
     struct pst_vertex_type *vertex_type;
     int edge_types; /* equal to relations; edge_relation has the type of each edge */
     struct pst_edge_type *edge_type;
-    char digest[17]; /* hex XXH3-64 of dataset.json: identifies plans and checkpoints */
+    struct pst_dataset_cut cut;
+    char digest[17]; /* hex XXH3-64 of dataset.json: identifies plans and checkpoints. Of a part: that of the
+                        whole dataset */
 };
 enum { PST_TRAIN, PST_VAL, PST_TEST };
 
 /* Opens and checks dataset.json and every header, but not the data (pst_dataset_verify does). Maps all arrays
  * except features. The error text lists all problems, one per line. */
 PST_API PST_MUST_USE pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir);
+/* The same, but it also opens a part of a cut dataset, which pst_dataset_open refuses (PST_E_UNSUPPORTED).
+ * The rows of ds->features are then those of the part: see cut. */
+PST_API PST_MUST_USE pst_rc pst_dataset_open_part(struct pst_dataset *ds, const char *dir);
 PST_API void pst_dataset_close(struct pst_dataset *ds);
 
 /* Chooses a split from the text of a stage's parameter `split`: a part of the first split ("train", "val" or

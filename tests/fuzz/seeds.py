@@ -63,6 +63,9 @@ def manifests():
                        "features": array("features", "float32", 4, 4), "labels": array("labels", "int32", 4),
                        "train": array("train", "int64", 2), "val": array("val", "int64", 1)}, "provenance": {"a": 1}}
     put("manifest", "whole", json.dumps(root))
+    part = {**root["arrays"], "features": array("features", "float32", 1, 4)}
+    put("manifest", "part", json.dumps({**root, "penstock_dataset": 11, "arrays": part,
+                                        "cut": {"dataset": "0123456789abcdef", "part": 1, "first": [0, 3, 4]}}))
     del root["arrays"]["features"]
     stripe = lambda k: {**array(f"features.{k}", "float32", 2, 4), "head": "0" * 16}
     put("manifest", "stripes", json.dumps({**root, "penstock_dataset": 5, "stripes": [stripe(0), stripe(1)]}))

@@ -200,8 +200,31 @@ struct edit {
 };
 
 static const struct edit edits[] = {
-    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11", "expected version 1 to 10, found 11"},
-    {"\"penstock_dataset\": 1,", "", "expected version 1 to 10, found 0"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 12", "expected version 1 to 11, found 12"},
+    {"\"penstock_dataset\": 1,", "", "expected version 1 to 11, found 0"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 10, \"cut\": {}", "unknown key 'cut'"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11, \"cut\": 1", "cut: expected an object"},
+    {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11, \"cut\": {}",
+     "cut.first: expected a list of 2 to 17"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 2, \"first\": [0, 2, "
+     "4]}",
+     "cut.part: expected 0 to 1, found 2"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 0, \"first\": [0, 5]}",
+     "(the number of vertices) last, found 0 and 5"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 0, \"first\": [0, -2, "
+     "4]}",
+     "cut.first[1]: expected a vertex"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 0, \"first\": [0, 4, "
+     "4]}",
+     "cut.first[2]: expected more than 4, found 4"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 1, \"first\": [0, 2, "
+     "4]}",
+     "arrays.features.shape: expected 2 rows, found 4"},
     {"\"vertices\": 4", "\"vertices\": 5", "indptr.shape: expected 6 rows, found 5"},
     {"\"vertices\": 4", "\"vertices\": -4", "vertices: expected 0 to"},
     {"\"vertices\": 4", "\"vertices\": 4.0", "vertices: expected an integer"},

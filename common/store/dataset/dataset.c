@@ -285,10 +285,33 @@ static void fill(struct pst_dataset *ds, const struct pst_manifest *m)
     ds->stride_bytes = m->stride_bytes;
     ds->classes = m->classes;
     ds->relations = m->relations;
-    (void)snprintf(ds->digest, sizeof ds->digest, "%016" PRIx64, m->digest);
+    ds->cut = m->cut;
+    (void)snprintf(ds->digest, sizeof ds->digest, "%016" PRIx64, m->cut.parts > 0 ? m->whole : m->digest);
+}
+
+/* The directory of all parts has another file in place of dataset.json. */
+static bool is_directory_of_parts(const char *dir)
+{
+    char path[4096 + 16];
+    (void)snprintf(path, sizeof path, "%s/" PST_DATASET_PARTS_FILE, dir);
+    return access(path, F_OK) == 0;
 }
 
 pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
+{
+    pst_rc rc = pst_dataset_open_part(ds, dir);
+    if (rc != PST_OK || ds->cut.parts == 0)
+        return rc;
+    rc =
+        pst_fail(PST_E_UNSUPPORTED,
+                 "dataset %.400s is part %d of %d of a cut dataset, and has the features of its own vertices "
+                 "only: use the whole dataset here",
+                 ds->dir, ds->cut.part, ds->cut.parts);
+    pst_dataset_close(ds);
+    return rc;
+}
+
+pst_rc pst_dataset_open_part(struct pst_dataset *ds, const char *dir)
 {
     *ds = (struct pst_dataset){.vertices = 0};
     size_t length = strlen(dir);
@@ -298,6 +321,12 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
         return pst_fail(PST_E_ARG, "dataset directory: expected a path of 1 to %zu bytes",
                         sizeof ds->dir - PST_NAME_MAX);
     memcpy(ds->dir, dir, length);
+    if (is_directory_of_parts(ds->dir))
+        return pst_fail(PST_E_UNSUPPORTED,
+                        "%.400s has the parts of a cut dataset (" PST_DATASET_PARTS_FILE
+                        "), which only `penstock check` and `penstock run` with as many ranks take together: "
+                        "use the whole dataset here",
+                        ds->dir);
     struct pst_problems problems = {.count = 0};
     struct pst_manifest manifest;
     pst_manifest_read(&manifest, ds->dir, &problems);
@@ -310,6 +339,7 @@ pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir)
         open_stripes(ds, &manifest, &problems);
         open_types(ds, &manifest, &problems);
         open_splits(ds, &manifest, &problems);
+        ds->features.first_row = ds->cut.parts > 0 ? ds->cut.first[ds->cut.part] : 0;
         if (problems.count == 0)
             check_ends(ds, &problems);
     }

@@ -27,7 +27,7 @@ static const char *const array_names[PST_ARRAY_COUNT] = {
 static const char *const top_keys[] = {"penstock_dataset", "name",        "vertices",   "edges",
                                        "id_dtype",         "feature_dim", "classes",    "stride_bytes",
                                        "stripes",          "arrays",      "provenance", "relation_types",
-                                       "vertex_types",     "edge_types",  "splits"};
+                                       "vertex_types",     "edge_types",  "splits",     "cut"};
 static const char *const array_keys[] = {"file", "dtype", "shape", "xxh3", "linked"};
 static const char *const stripe_keys[] = {"file", "dtype", "shape", "xxh3", "head"};
 
@@ -122,7 +122,8 @@ static void read_linked(json_t *object, const char *where, struct pst_array_entr
         pst_problem(problems, "%s.linked: expected {\"bytes\": N, \"modified_ns\": N}", where);
 }
 
-static uint64_t read_sum(json_t *object, const char *where, const char *key, struct pst_problems *problems)
+uint64_t pst_manifest_read_sum(json_t *object, const char *where, const char *key,
+                               struct pst_problems *problems)
 {
     char text[17], *end;
     if (!pst_manifest_read_string(object, where, key, text, sizeof text, problems))
@@ -155,9 +156,9 @@ void pst_manifest_read_entry(json_t *object, const char *where, bool stripe, str
         pst_problem(problems, "%s.%s", where, pst_error_text());
     read_shape(object, where, e, problems);
     read_linked(object, where, e, problems);
-    e->checksum = read_sum(object, where, "xxh3", problems);
+    e->checksum = pst_manifest_read_sum(object, where, "xxh3", problems);
     if (stripe)
-        e->head = read_sum(object, where, "head", problems);
+        e->head = pst_manifest_read_sum(object, where, "head", problems);
 }
 
 /* Arrays that a version has. */
@@ -303,8 +304,9 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
     enum pst_dtype ids = m->array[PST_ARRAY_INDICES].dtype;
     check_entry(m, PST_ARRAY_INDICES, true, ids == PST_I64 ? PST_I64 : pst_manifest_id_dtype(m->vertices),
                 m->edges, problems);
-    pst_manifest_check_features(&m->array[PST_ARRAY_FEATURES], "arrays.features", m->vertices, m->feature_dim,
-                                m->stride_bytes, problems);
+    pst_manifest_check_features(&m->array[PST_ARRAY_FEATURES], "arrays.features",
+                                pst_manifest_feature_rows(m), m->feature_dim, m->stride_bytes, problems);
+    pst_manifest_check_cut(m, problems);
     pst_manifest_check_stripes(m, problems);
     check_entry(m, PST_ARRAY_LABELS, m->classes > 0, PST_I32, m->vertices, problems);
     check_extras(m, problems);
@@ -330,10 +332,11 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
         return;
     }
     pst_manifest_check_keys(root, PST_MANIFEST_FILE, top_keys,
-                            sizeof top_keys / sizeof top_keys[0] - (version < 2   ? 4
-                                                                    : version < 3 ? 3
-                                                                    : version < 6 ? 1
-                                                                                  : 0),
+                            sizeof top_keys / sizeof top_keys[0] - (version < 2    ? 5
+                                                                    : version < 3  ? 4
+                                                                    : version < 6  ? 2
+                                                                    : version < 11 ? 1
+                                                                                   : 0),
                             problems);
     if (json_object_get(root, "relation_types") != NULL)
         m->relations = pst_manifest_read_count(root, "relation_types", INT32_MAX, problems);
@@ -347,6 +350,7 @@ static void read_root(struct pst_manifest *m, json_t *root, struct pst_problems 
     read_arrays(m, root, version, problems);
     pst_manifest_read_types(m, root, problems);
     pst_manifest_read_splits(m, root, problems);
+    pst_manifest_read_cut(m, root, problems);
     char ids[PST_NAME_MAX] = "";
     if (pst_manifest_read_string(root, PST_MANIFEST_FILE, "id_dtype", ids, sizeof ids, problems) &&
         strcmp(ids, pst_dtype_name(m->array[PST_ARRAY_INDICES].dtype)) != 0)
@@ -433,7 +437,8 @@ json_t *pst_manifest_entry_json(const struct pst_array_entry *e)
 
 static int least_version(const struct pst_manifest *m)
 {
-    int version = m->splits > 0                                 ? 6
+    int version = m->cut.parts > 0                              ? 11
+                  : m->splits > 0                               ? 6
                   : m->stripes > 0                              ? 5
                   : m->array[PST_ARRAY_FEATURES].linked_ns != 0 ? 4
                   : m->vertex_types > 0                         ? 3
@@ -469,6 +474,8 @@ static json_t *manifest_json(const struct pst_manifest *m)
         pst_manifest_write_types(m, root);
     if (root != NULL && m->splits > 0)
         pst_manifest_write_splits(m, root);
+    if (root != NULL && m->cut.parts > 0)
+        pst_manifest_write_cut(m, root);
     return root;
 }
 

@@ -14,9 +14,9 @@ PST_BEGIN_DECLS
 #define PST_MANIFEST_FILE "dataset.json"
 /* 2: relations, triples, id maps; 3: types of vertices and edges, edges to predict, several labels a vertex.
  * 4: features that are a link to their source; 5: features in stripes; 6: several splits; 7: weights of
- * edges; 8: targets; 9: times of edges and vertices; 10: old ids. A writer uses the lowest version that has
- * all of the contents. */
-#define PST_MANIFEST_VERSION 10
+ * edges; 8: targets; 9: times of edges and vertices; 10: old ids; 11: a part of a cut dataset. A writer uses
+ * the lowest version that has all of the contents. */
+#define PST_MANIFEST_VERSION 11
 #define PST_MANIFEST_VERTEX_TYPES_MAX 64         /* the largest graphs of this field have 6 */
 #define PST_MANIFEST_EDGE_TYPES_MAX 1024         /* and 51; more are relations of a knowledge graph */
 #define PST_MANIFEST_BYTES_MAX (1 << 20)         /* ours are 2 KiB; a long provenance fits */
@@ -62,6 +62,8 @@ struct pst_manifest {
     struct pst_edge_type *edge_type;
     int splits;                       /* that have names; 0: at most one, without a name */
     struct pst_manifest_split *split; /* owned */
+    struct pst_dataset_cut cut;       /* parts 0: a whole dataset */
+    uint64_t whole;                   /* of a part: the digest of the dataset that was cut */
     json_t *provenance;               /* an object; owned; may be NULL */
     uint64_t digest;                  /* XXH3-64 of the file, after read or write */
 };

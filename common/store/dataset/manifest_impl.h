@@ -31,6 +31,16 @@ void pst_manifest_read_types(struct pst_manifest *m, json_t *root, struct pst_pr
 void pst_manifest_check_types(const struct pst_manifest *m, struct pst_problems *problems);
 void pst_manifest_write_types(const struct pst_manifest *m, json_t *root);
 
+uint64_t pst_manifest_read_sum(json_t *object, const char *where, const char *key,
+                               struct pst_problems *problems);
+
+/* manifest_cut.c: a part of a cut dataset. */
+void pst_manifest_read_cut(struct pst_manifest *m, json_t *root, struct pst_problems *problems);
+void pst_manifest_check_cut(const struct pst_manifest *m, struct pst_problems *problems);
+void pst_manifest_write_cut(const struct pst_manifest *m, json_t *root);
+/* How many rows of features there must be. */
+int64_t pst_manifest_feature_rows(const struct pst_manifest *m);
+
 /* manifest_splits.c: several splits. */
 void pst_manifest_read_splits(struct pst_manifest *m, json_t *root, struct pst_problems *problems);
 void pst_manifest_check_splits(const struct pst_manifest *m, struct pst_problems *problems);

@@ -196,9 +196,17 @@ pst_rc pst_row_files_read(const struct pst_row_files *r, int64_t first, int64_t 
     assert(r->files > 0);
     if (r->file->joined != NULL)
         return read_types(r, first, n, out);
-    if (r->files == 1)
+    if (r->files == 1) {
+        const int64_t row = first - r->file[0].first_row;
+        if (row < 0)
+            return pst_fail(
+                PST_E_FORMAT,
+                "%s has the feature rows from vertex %lld on, which is a part of the dataset; the "
+                "row of vertex %lld is in another part",
+                r->file[0].path, (long long)r->file[0].first_row, (long long)first);
         return pst_file_read_at(r->fd[0], out, (uint64_t)n * r->stride_bytes,
-                                r->file[0].data_at + (uint64_t)first * r->stride_bytes, r->file[0].path);
+                                r->file[0].data_at + (uint64_t)row * r->stride_bytes, r->file[0].path);
+    }
     for (int k = 0; k < r->files && rc == PST_OK; k++) {
         int64_t row, place;
         const int64_t rows = part_of(r, k, first, n, &row, &place);

@@ -75,7 +75,8 @@ struct pst_row_files {
 PST_API PST_MUST_USE pst_rc pst_row_files_open(struct pst_row_files *r, const struct pst_array *file,
                                                int files, uint64_t stride_bytes);
 PST_API void pst_row_files_close(struct pst_row_files *r);
-/* Rows first to first + n - 1 to out, one after the other. Fails: PST_E_IO, PST_E_FORMAT when a file ends. */
+/* Rows of vertices first to first + n - 1 to out, one after the other. Fails: PST_E_IO, PST_E_FORMAT when a
+ * file ends, or a part of a dataset does not have them. */
 PST_API PST_MUST_USE pst_rc pst_row_files_read(const struct pst_row_files *r, int64_t first, int64_t n,
                                                void *out);
 /* posix_fadvise on the bytes of these rows. */

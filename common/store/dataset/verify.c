@@ -470,7 +470,7 @@ pst_rc pst_verify(const char *dir, struct pst_verify_report *report, struct pst_
     if (v == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot verify the dataset");
     v->progress = progress;
-    pst_rc rc = pst_dataset_open(&v->ds, dir);
+    pst_rc rc = pst_dataset_open_part(&v->ds, dir);
     if (rc != PST_OK)
         goto out;
     pst_manifest_read(&v->manifest, v->ds.dir, &v->problems); /* the checksums */

@@ -1,4 +1,4 @@
-/* derive.c: derives a dataset from another: splits, dtype, stride, features. */
+/* derive.c: derives a dataset from another: splits, dtype, stride, features, a part of a cut. */
 #include "common/store/make/derive.h"
 
 #include <errno.h>
@@ -397,5 +397,59 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
             rows != NULL ? json_pack("{ss}", "rows", rows->path)
                          : json_pack("{ss sI}", "generated", "uniform", "seed", (json_int_t)spec->seed));
     free(made.row);
+    return rc;
+}
+
+/* ---- parts ---- */
+
+#define PART_BYTES (4u << 20) /* of rows that are copied at a time */
+
+static pst_rc copy_part(const struct pst_dataset *ds, struct pst_build_row_writer *w, int64_t first,
+                        int64_t end, struct pst_progress *progress)
+{
+    const int64_t most = pst_max_i64(1, (int64_t)(PART_BYTES / ds->stride_bytes));
+    char *rows = malloc((size_t)most * ds->stride_bytes);
+    struct pst_row_files files;
+    pst_rc rc = rows != NULL ? pst_row_files_open(&files, pst_feature_file(ds, 0), pst_feature_files(ds),
+                                                  ds->stride_bytes)
+                             : pst_fail(PST_E_NOMEM, "out of memory: cannot copy feature rows");
+    if (rc != PST_OK) {
+        free(rows);
+        return rc;
+    }
+    for (int64_t v = first; v < end && rc == PST_OK; v += most) {
+        const int64_t n = pst_min_i64(most, end - v);
+        rc = pst_row_files_read(&files, v, n, rows);
+        if (rc == PST_OK)
+            rc = pst_build_row_writer_put(w, rows, n);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, (uint64_t)n * ds->stride_bytes);
+    }
+    pst_row_files_close(&files);
+    free(rows);
+    return rc;
+}
+
+pst_rc pst_derive_part(const struct pst_dataset *ds, struct pst_build *b, const struct pst_dataset_cut *cut,
+                       struct pst_progress *progress)
+{
+    const int64_t first = cut->first[cut->part], end = cut->first[cut->part + 1];
+    struct pst_build_row_writer w;
+    assert(ds->cut.parts == 0 && ds->vertex_types == 0 && ds->feature_dim > 0);
+    pst_rc rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
+    if (rc != PST_OK)
+        return rc;
+    b->manifest.cut = *cut;
+    b->manifest.whole = strtoull(ds->digest, NULL, 16);
+    pst_build_note_features(b, -1, ds->feature_dim, ds->stride_bytes);
+    pst_progress_begin(progress, "features", (uint64_t)(end - first) * ds->stride_bytes, true);
+    rc = pst_build_rows(b, -1, ds->features.dtype, (int64_t[2]){end - first, ds->features.shape[1]}, &w);
+    if (rc == PST_OK)
+        rc = copy_part(ds, &w, first, end, progress);
+    if (rc == PST_OK)
+        rc = pst_build_rows_end(b, -1, &w);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
+    pst_build_row_writer_release(&w);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* derive.h: makes a dataset from another: other splits, another dtype or stride, random features.
+/* derive.h: makes a dataset from another: other splits, another dtype or stride, random features, a part.
  * Owner: the caller. Threads: one. */
 #ifndef PST_DERIVE_H
 #define PST_DERIVE_H
@@ -41,6 +41,11 @@ struct pst_derive_features_spec {
 PST_API PST_MUST_USE pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
                                                 const struct pst_derive_features_spec *spec,
                                                 struct pst_progress *progress);
+
+/* One part of a cut of a whole dataset whose vertices have features and are of one type: the feature rows of
+ * the part's vertices, and everything else of ds. PST_E_IO, PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_derive_part(const struct pst_dataset *ds, struct pst_build *b,
+                                            const struct pst_dataset_cut *cut, struct pst_progress *progress);
 
 PST_END_DECLS
 #endif

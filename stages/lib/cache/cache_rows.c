@@ -51,7 +51,7 @@ static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, in
                 break;
             last = next;
         }
-        const uint64_t at = a->data_at + (uint64_t)from * stride,
+        const uint64_t at = a->data_at + (uint64_t)(from - a->first_row) * stride,
                        bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
         pst_rc rc = pst_file_read_at(r->files.fd[k], r->window, bytes, at, a->path);
         if (rc != PST_OK)
@@ -151,11 +151,13 @@ static pst_rc take_memory(struct pst_cache_rows *c, uint64_t stride)
 
 static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *features, int64_t rows)
 {
-    if (ids[0] < 0 || ids[n - 1] >= rows)
-        return pst_fail(
-            PST_E_FORMAT,
-            "the plan caches the features of vertex %lld, but %s has only %lld rows: make a new plan",
-            (long long)(ids[0] < 0 ? ids[0] : ids[n - 1]), features->path, (long long)rows);
+    const int64_t first = features->first_row;
+    if (ids[0] < first || ids[n - 1] >= first + rows)
+        return pst_fail(PST_E_FORMAT,
+                        "the plan caches the features of vertex %lld, but %s has only %lld rows, from vertex "
+                        "%lld on: make a new plan",
+                        (long long)(ids[0] < first ? ids[0] : ids[n - 1]), features->path, (long long)rows,
+                        (long long)first);
     for (int64_t i = 1; i < n; i++)
         if (ids[i] == ids[i - 1])
             return pst_fail(PST_E_FORMAT,

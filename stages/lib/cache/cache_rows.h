@@ -30,9 +30,10 @@ PST_MUST_USE uint64_t pst_cache_rows_bytes(int64_t n, uint64_t stride_bytes);
 
 /* Reads the rows of `vertices` (n ids in any order, each once) from the files of the features, in file order.
  * The first gpu_n of the vertices are the GPU tier's: their rows come first. features: `files` arrays with
- * `rows` rows together (common/store/dataset/rows.h). A GPU needs a queue. memory: NULL, or on a CPU
- * pst_cache_rows_bytes of zeroed memory, from the start of a page, that the caller keeps. device NULL: a CPU.
- * PST_E_NOMEM; PST_E_FORMAT: an id is out of range or comes twice; PST_E_IO. */
+ * `rows` rows together (common/store/dataset/rows.h), from that of vertex features->first_row on. A GPU needs
+ * a queue. memory: NULL, or on a CPU pst_cache_rows_bytes of zeroed memory, from the start of a page, that
+ * the caller keeps. device NULL: a CPU. PST_E_NOMEM; PST_E_FORMAT: an id is out of range or comes twice;
+ * PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device,
                                                 void *memory, const struct pst_array *features, int files,
                                                 int64_t rows, uint64_t stride_bytes, const int64_t *vertices,

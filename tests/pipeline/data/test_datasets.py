@@ -144,8 +144,8 @@ CASES = [
     Case("manifest of two mebibytes", text(lambda t: t + b" " * (2 << 20)), "more than 1048576 bytes"),
     Case("manifest with a key twice", text(lambda t: t.replace(b'"edges"', b'"edges": 1, "edges"')), "duplicate"),
     # its members
-    Case("newer version", manifest(penstock_dataset=11), "expected version 1 to 10, found 11"),
-    Case("no version", manifest(penstock_dataset=None), "expected version 1 to 10"),
+    Case("newer version", manifest(penstock_dataset=12), "expected version 1 to 11, found 12"),
+    Case("no version", manifest(penstock_dataset=None), "expected version 1 to 11"),
     Case("unknown key", manifest(colour="blue"), "unknown key 'colour'"),
     Case("vertices negative", manifest(vertices=-1), "vertices: expected 0 to"),
     Case("vertices real", manifest(vertices=300.5), "vertices: expected an integer"),

@@ -1,4 +1,5 @@
-/* partition.c: penstock partition: sorts a dataset's training edges by the partitions of their two ends. */
+/* partition.c: penstock partition: sorts a dataset's training edges by the partitions of their two ends; or
+ * divides a graph, or a dataset, into parts. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/store/parted/parted.h"
 #include "common/util/memory.h"
 #include "common/util/progress.h"
 #include "stages/lib/parts/buckets.h"
@@ -17,6 +19,7 @@ static const char usage[] =
     "usage: penstock partition DATASET --partitions P --out FILE [OPTION]...\n"
     "       penstock partition --check FILE\n"
     "       penstock partition DATASET --parts K --out FILE.npy [--memory BYTES] [--seed N]\n"
+    "       penstock partition DATASET --parts K --datasets DIR\n"
     "Assigns the dataset's vertices to P equal partitions, and sorts the training edges into P x P buckets: "
     "the\n"
     "partition of the source, and that of the destination. Training then needs the embeddings of two "
@@ -24,9 +27,14 @@ static const char usage[] =
     "a time. FILE is in the safetensors format.\n"
     "With --parts, METIS divides the vertices into K parts with few edges between them, of equally many "
     "vertices and\n"
-    "equally many training vertices. FILE.npy gets the part of each vertex (int8).\n\n"
+    "equally many training vertices. FILE.npy gets the part of each vertex (int8).\n"
+    "With --datasets, DIR gets K datasets, one for each rank of a run on several machines. Each has all "
+    "edges, "
+    "but\n"
+    "only the feature rows of its own vertices: equally many neighbouring ids.\n\n"
     "  --partitions P   1 to 256\n"
-    "  --parts K        1 to 64\n"
+    "  --parts K        1 to 64; with --datasets 2 to 16\n"
+    "  --datasets DIR   write the parts as datasets to a new directory: DIR/part0, ..., and DIR/parts.json\n"
     "  --out FILE       write the buckets to FILE, which is replaced if it exists\n"
     "  --assign HOW     random (default): vertices are shuffled; id: neighbouring ids share a partition\n"
     "  --seed N         of the shuffle (default 0)\n"
@@ -41,7 +49,7 @@ struct partition_args {
     int64_t partitions, parts, seed;
     int assign;
     uint64_t memory_bytes;
-    const char *dataset, *out, *check;
+    const char *dataset, *out, *check, *datasets;
     bool quiet;
 };
 
@@ -95,9 +103,30 @@ static pst_rc partition(const struct partition_args *args)
     return rc == PST_OK ? describe(args->out) : rc;
 }
 
+/* K datasets. */
+static pst_rc cut(const struct partition_args *args)
+{
+    struct pst_dataset ds;
+    struct pst_progress progress;
+    pst_progress_init(&progress, args->quiet);
+    pst_rc rc = pst_dataset_open(&ds, args->dataset);
+    if (rc != PST_OK)
+        return rc;
+    const long long rows = (long long)(ds.vertices / args->parts), stride = (long long)ds.stride_bytes;
+    rc = pst_parted_write(&ds, args->datasets, (int)args->parts, &progress);
+    if (rc == PST_OK)
+        printf(
+            "%s: %lld parts with all %lld edges, each with the feature rows of %lld%s vertices, %lld bytes "
+            "a row\n",
+            args->datasets, (long long)args->parts, (long long)ds.edges, rows,
+            ds.vertices % args->parts != 0 ? " or one more" : "", stride);
+    pst_dataset_close(&ds);
+    return rc;
+}
+
 /* ---- options ---------------------------------------------------------------------------------------- */
 
-enum option_code { PARTITIONS = 1000, PARTS, OUT, ASSIGN, SEED, MEMORY, QUIET, CHECK };
+enum option_code { PARTITIONS = 1000, PARTS, OUT, DATASETS, ASSIGN, SEED, MEMORY, QUIET, CHECK };
 
 static pst_rc take_option(struct partition_args *args, int code, const char *text)
 {
@@ -105,6 +134,7 @@ static pst_rc take_option(struct partition_args *args, int code, const char *tex
     case PARTITIONS: return option_int("--partitions", text, 1, PST_PARTS_MAX, &args->partitions);
     case PARTS: return option_int("--parts", text, 1, 64, &args->parts);
     case OUT: args->out = text; return PST_OK;
+    case DATASETS: args->datasets = text; return PST_OK;
     case ASSIGN:
         args->assign = pst_parts_assign_of(text);
         return args->assign >= 0 ? PST_OK
@@ -120,15 +150,21 @@ static pst_rc take_option(struct partition_args *args, int code, const char *tex
 static pst_rc settle(struct partition_args *args, int argc, char **argv)
 {
     if (args->check != NULL)
-        return optind == argc && args->partitions == 0 && args->out == NULL
+        return optind == argc && args->partitions == 0 && args->out == NULL && args->datasets == NULL
                    ? PST_OK
                    : pst_fail(PST_E_ARG, "--check cannot be used with other options or arguments, because "
                                          "the file contains everything that is needed");
     if (argc - optind != 1)
         return pst_fail(PST_E_ARG, "expected one dataset as argument, found %d arguments", argc - optind);
     args->dataset = argv[optind];
-    if ((args->partitions == 0) == (args->parts == 0) || args->out == NULL)
-        return pst_fail(PST_E_ARG, "expected the options --partitions and --out, or --parts and --out");
+    if ((args->partitions == 0) == (args->parts == 0) || (args->out == NULL) == (args->datasets == NULL) ||
+        (args->datasets != NULL && args->parts == 0))
+        return pst_fail(PST_E_ARG,
+                        "expected the options --partitions and --out, --parts and --out, or --parts "
+                        "and --datasets");
+    if (args->datasets != NULL && (args->parts < 2 || args->parts > PST_DATASET_PARTS_MAX))
+        return pst_fail(PST_E_ARG, "--parts: with --datasets, expected 2 to %d, found %lld",
+                        PST_DATASET_PARTS_MAX, (long long)args->parts);
     return PST_OK;
 }
 
@@ -138,6 +174,7 @@ static int parse(int argc, char **argv, struct partition_args *args)
     static const struct option options[] = {{"partitions", required_argument, NULL, PARTITIONS},
                                             {"parts", required_argument, NULL, PARTS},
                                             {"out", required_argument, NULL, OUT},
+                                            {"datasets", required_argument, NULL, DATASETS},
                                             {"assign", required_argument, NULL, ASSIGN},
                                             {"seed", required_argument, NULL, SEED},
                                             {"memory", required_argument, NULL, MEMORY},
@@ -176,6 +213,8 @@ int cmd_partition(int argc, char **argv)
                                       .parts = args.parts,
                                       .seed = args.seed,
                                       .memory_bytes = args.memory_bytes};
+    if (args.datasets != NULL)
+        return command_result("partition", cut(&args));
     if (args.parts > 0)
         return command_result("partition", graph_parts_write(&parts));
     return command_result("partition", args.check != NULL ? check_file(args.check) : partition(&args));

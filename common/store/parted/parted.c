@@ -1,0 +1,221 @@
+/* parted.c: cuts a dataset into parts, and opens the part of a rank. */
+#include "common/store/parted/parted.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/store/make/derive.h"
+#include "common/util/file.h"
+
+#define FORMAT 1        /* of parts.json */
+#define FILE_BYTES 8192 /* it is smaller */
+
+static pst_rc path_in(const char *dir, const char *name, char path[PST_PATH_MAX])
+{
+    return (size_t)snprintf(path, PST_PATH_MAX, "%s/%s", dir, name) < PST_PATH_MAX
+               ? PST_OK
+               : pst_fail(PST_E_ARG, "the path of the directory of parts is too long: %s", dir);
+}
+
+static pst_rc part_path(const char *dir, int part, char path[PST_PATH_MAX])
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "part%d", part);
+    return path_in(dir, name, path);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static pst_rc check_whole(const struct pst_dataset *ds, const char *dir, int parts)
+{
+    struct stat st;
+    char path[PST_PATH_MAX];
+    if (ds->vertex_types > 0 || ds->feature_dim == 0)
+        return pst_fail(PST_E_ARG,
+                        "%s cannot be cut into parts, which divide the feature rows: expected features of "
+                        "vertices of one type, found %s",
+                        ds->dir, ds->vertex_types > 0 ? "several types of vertices" : "no features");
+    if (ds->vertices < parts)
+        return pst_fail(PST_E_ARG, "%s has %" PRId64 " vertices, too few for %d parts of at least one vertex",
+                        ds->dir, ds->vertices, parts);
+    static const char *const taken[] = {PST_DATASET_PARTS_FILE, "dataset.json"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        const pst_rc rc = path_in(dir, taken[i], path);
+        if (rc != PST_OK)
+            return rc;
+        if (stat(path, &st) == 0)
+            return pst_fail(PST_E_STATE, "%s exists: remove %s first, or choose another directory", path,
+                            dir);
+    }
+    return PST_OK;
+}
+
+/* Takes the place of what a killed command left. */
+static pst_rc write_part(const struct pst_dataset *ds, const char *dir, const struct pst_dataset_cut *cut,
+                         struct pst_progress *progress)
+{
+    char path[PST_PATH_MAX];
+    struct pst_build b;
+    pst_rc rc = part_path(dir, cut->part, path);
+    if (rc == PST_OK)
+        rc = pst_build_begin(&b, path, true);
+    if (rc != PST_OK)
+        return rc;
+    rc = pst_derive_part(ds, &b, cut, progress);
+    if (rc == PST_OK)
+        rc = pst_build_commit(&b);
+    pst_build_release(&b);
+    return rc;
+}
+
+static pst_rc write_list(const struct pst_dataset *ds, const char *path, const struct pst_dataset_cut *cut)
+{
+    json_t *first = json_array();
+    for (int k = 0; k <= cut->parts; k++)
+        (void)json_array_append_new(first, json_integer((json_int_t)cut->first[k]));
+    json_t *root = json_pack("{si ss so}", "penstock_parts", FORMAT, "dataset", ds->digest, "first", first);
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot write %s", path);
+    const pst_rc rc = pst_file_replace(path, text, strlen(text));
+    free(text);
+    return rc;
+}
+
+pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts,
+                        struct pst_progress *progress)
+{
+    char list[PST_PATH_MAX];
+    struct pst_dataset_cut cut = {.parts = parts};
+    assert(parts >= 2 && parts <= PST_DATASET_PARTS_MAX);
+    pst_rc rc = check_whole(ds, dir, parts);
+    if (rc == PST_OK)
+        rc = path_in(dir, PST_DATASET_PARTS_FILE, list);
+    if (rc == PST_OK)
+        rc = pst_file_make_parents(list);
+    for (int k = 0; k <= parts; k++)
+        cut.first[k] = (int64_t)((__int128)ds->vertices * k / parts);
+    for (; cut.part < parts && rc == PST_OK; cut.part++)
+        rc = write_part(ds, dir, &cut, progress);
+    return rc == PST_OK ? write_list(ds, list, &cut) : rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+struct list {
+    char path[PST_PATH_MAX], digest[17];
+    struct pst_dataset_cut cut;
+};
+
+static pst_rc wrong_list(const struct list *list, const char *what)
+{
+    return pst_fail(PST_E_FORMAT, "%s: %s: expected what `penstock partition --datasets` writes; cut again",
+                    list->path, what);
+}
+
+static pst_rc parse(struct list *list, const json_t *root)
+{
+    const char *digest = json_string_value(json_object_get(root, "dataset"));
+    const json_t *first = json_object_get(root, "first");
+    const size_t n = json_array_size(first);
+    if (json_integer_value(json_object_get(root, "penstock_parts")) != FORMAT)
+        return wrong_list(list, "this version is not known");
+    if (digest == NULL || strlen(digest) != sizeof list->digest - 1)
+        return wrong_list(list, "\"dataset\" is no digest");
+    if (n < 3 || n > PST_DATASET_PARTS_MAX + 1)
+        return wrong_list(list, "\"first\" is wrong");
+    (void)snprintf(list->digest, sizeof list->digest, "%s", digest);
+    list->cut.parts = (int)n - 1;
+    for (size_t k = 0; k < n; k++)
+        list->cut.first[k] = (int64_t)json_integer_value(json_array_get(first, k));
+    return PST_OK;
+}
+
+static pst_rc read_list(struct list *list)
+{
+    char *text;
+    size_t bytes;
+    pst_rc rc = pst_file_read(list->path, FILE_BYTES, &text, &bytes);
+    if (rc != PST_OK)
+        return rc;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    rc = root != NULL ? parse(list, root) : wrong_list(list, "this is no JSON");
+    json_decref(root);
+    return rc;
+}
+
+static pst_rc open_whole(struct pst_dataset *ds, const char *dir)
+{
+    pst_rc rc = pst_dataset_open_part(ds, dir);
+    if (rc != PST_OK || ds->cut.parts == 0)
+        return rc;
+    rc = pst_fail(PST_E_ARG,
+                  "%s is part %d of %d: name the directory that has " PST_DATASET_PARTS_FILE
+                  ", so that each rank takes its part",
+                  ds->dir, ds->cut.part, ds->cut.parts);
+    pst_dataset_close(ds);
+    return rc;
+}
+
+static pst_rc check_part(const struct pst_dataset *ds, const struct list *list, int part)
+{
+    const struct pst_dataset_cut *a = &ds->cut, *b = &list->cut;
+    const char *what = a->parts == 0                           ? "a whole dataset"
+                       : strcmp(ds->digest, list->digest) != 0 ? "a part of another dataset"
+                       : a->parts != b->parts                  ? "a part of another cut of this dataset"
+                       : memcmp(a->first, b->first, sizeof a->first) != 0
+                           ? "a part of another cut of this dataset"
+                       : a->part != part ? "another part of this cut"
+                                         : NULL;
+    return what == NULL
+               ? PST_OK
+               : pst_fail(PST_E_FORMAT,
+                          "%s is %s: expected part %d of the cut that %s describes; copy that part to "
+                          "this place, or cut again",
+                          ds->dir, what, part, list->path);
+}
+
+pst_rc pst_parted_open(struct pst_dataset *ds, const char *dir, int rank, int ranks)
+{
+    struct list list = {.digest = ""};
+    char part[PST_PATH_MAX], manifest[PST_PATH_MAX];
+    pst_rc rc = path_in(dir, PST_DATASET_PARTS_FILE, list.path);
+    *ds = (struct pst_dataset){.vertices = 0};
+    if (rc != PST_OK)
+        return rc;
+    if (access(list.path, F_OK) != 0)
+        return open_whole(ds, dir);
+    rc = read_list(&list);
+    if (rc == PST_OK && list.cut.parts != ranks)
+        rc = pst_fail(PST_E_ARG,
+                      "%s is cut into %d parts, one for each rank, but there %s %d rank%s: start %d ranks "
+                      "(mpirun -n %d), or cut the dataset into as many parts as there are ranks",
+                      dir, list.cut.parts, ranks == 1 ? "is" : "are", ranks, ranks == 1 ? "" : "s",
+                      list.cut.parts, list.cut.parts);
+    if (rc == PST_OK)
+        rc = part_path(dir, rank, part);
+    if (rc == PST_OK)
+        rc = path_in(part, "dataset.json", manifest);
+    if (rc == PST_OK && access(manifest, F_OK) != 0)
+        rc = pst_fail(PST_E_FORMAT,
+                      "part %d of %s, which rank %d reads, is missing: there is no %s; copy the part to this "
+                      "machine",
+                      rank, dir, rank, manifest);
+    if (rc == PST_OK)
+        rc = pst_dataset_open_part(ds, part);
+    if (rc != PST_OK)
+        return rc;
+    rc = check_part(ds, &list, rank);
+    if (rc != PST_OK)
+        pst_dataset_close(ds);
+    return rc;
+}
