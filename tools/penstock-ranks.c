@@ -4,27 +4,22 @@
  *
  * First, the ranks compare what they are about to run. If something differs, all ranks refuse to start. Then
  * the process carries what the replicas of this rank give to replicas of other ranks
- * (common/collective/carried.h): a thread, called a lane, for each replica. A lane sends a message to a rank
- * only while it expects one from this rank. The last message of a lane to a rank says that the replica has
- * left, and why. A rank that fails tells all others at once, even if their replicas do not wait for it.
+ * (common/collective/carried.h): a thread, called a lane, for each replica (tools/ranks). A rank that fails
+ * tells all others at once, even if their replicas do not wait for it.
  *
  * Threads: the main thread talks to the supervisor, and a lane to one replica. One mutex guards MPI. No call
  * of MPI waits while it is held. */
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/collective/carried.h"
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/board.h"
@@ -34,57 +29,12 @@
 #include "common/run/run.h"
 #include "common/util/clock.h"
 #include "common/util/file.h"
+#include "tools/ranks/rank_lanes.h"
 
-#define NAME "ranks"            /* of this process, for the supervisor */
-#define FACTS_BYTES (64 * 1024) /* of a rank, as JSON */
-#define TOLD_MAX 8              /* differences in one message */
+#define NAME "ranks" /* of this process, for the supervisor */
+#define TOLD_MAX 8   /* differences in one message */
 #define TICK_MS 20
-#define TESTS_AT_ONCE 200 /* of a message, before the lane sleeps */
-#define NAP_NS 50000L
-#define PATIENCE_S (24 * 3600.0) /* for another rank: a rank may evaluate, while others wait */
-#define FAREWELL_S 0.2           /* for messages that say that this rank has failed */
-#define LANES_MAX (2 * PST_REPLICAS_MAX)
-#define ALARM LANES_MAX /* the tag of the message that a rank has failed */
-
-enum kind { DATA = 1, LEFT };
-
-#define HEAD_BYTES 16
-struct message {
-    uint32_t kind, reason; /* of LEFT: enum pst_run_reason, or a signal; 0: the end of the run */
-    uint64_t bytes;        /* of data */
-    char data[PST_COLLECTIVE_BOX];
-};
-static_assert(offsetof(struct message, data) == HEAD_BYTES, "no gaps");
-
-struct ranks;
-struct lane {
-    struct ranks *all;
-    struct pst_collective *member; /* NULL: it has left */
-    pthread_t thread;
-    int number, tag; /* of its replica in the meeting; of its messages */
-    struct message in, out;
-    char why[512];                             /* it failed */
-    bool left[PST_REPLICAS_MAX];               /* ranks that have said so */
-    uint64_t messages, sent_bytes, tree_bytes; /* tree_bytes: without heads and farewells */
-};
-
-struct ranks {
-    void *zmq, *control;
-    int rank, ranks;
-    bool joined;                /* all ranks run the same */
-    char (*facts)[FACTS_BYTES]; /* of all ranks */
-    struct pst_region map;
-    struct pst_board *board;
-    const char *names[2 * PST_REPLICAS_MAX];
-    json_t *carry; /* has the names */
-    struct lane *lanes[LANES_MAX];
-    int nlanes, members;
-    pthread_mutex_t mpi;
-    _Atomic int running;
-    _Atomic(struct lane *) failed; /* its `why` says why; NULL: none has */
-    _Atomic uint32_t reason;       /* why another rank has left early; 0: none has */
-    _Atomic int who;
-};
+#define FAREWELL_S 0.2 /* for messages that say that this rank has failed */
 
 /* ---- the supervisor ------------------------------------------------------------------------------ */
 
@@ -217,213 +167,33 @@ static pst_rc join(struct ranks *r, const json_t *message)
     return compare(r);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------ */
-
-static bool must_end(const struct ranks *r)
+/* Each lane has a communicator of its own, so that collective calls of different lanes do not meet. All ranks
+ * have as many lanes, and make these here in the same order. */
+static pst_rc make_communicators(struct ranks *r, int lanes)
 {
-    return atomic_load_explicit(&r->board->stop, memory_order_relaxed) != 0;
-}
-
-static void begin_send(struct lane *lane, int to, MPI_Request *request)
-{
-    const int n = (int)(HEAD_BYTES + lane->out.bytes);
-    (void)pthread_mutex_lock(&lane->all->mpi);
-    (void)MPI_Isend(&lane->out, n, MPI_BYTE, to, lane->tag, MPI_COMM_WORLD, request);
-    (void)pthread_mutex_unlock(&lane->all->mpi);
-    lane->messages++;
-    lane->sent_bytes += (uint64_t)n;
-    lane->tree_bytes += lane->out.bytes;
-}
-
-static void begin_receive(struct lane *lane, int from, MPI_Request *request)
-{
-    (void)pthread_mutex_lock(&lane->all->mpi);
-    (void)MPI_Irecv(&lane->in, (int)sizeof lane->in, MPI_BYTE, from, lane->tag, MPI_COMM_WORLD, request);
-    (void)pthread_mutex_unlock(&lane->all->mpi);
-}
-
-/* Waits for the end of n requests. PST_E_INTERRUPTED: the run is ending. The requests then stay open. */
-static pst_rc end_of(struct lane *lane, MPI_Request *requests, int n)
-{
-    const double begin = pst_clock_s();
-    for (uint64_t tests = 1;; tests++) {
-        int done = 0;
-        (void)pthread_mutex_lock(&lane->all->mpi);
-        (void)MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
-        (void)pthread_mutex_unlock(&lane->all->mpi);
-        if (done)
-            return PST_OK;
-        if (must_end(lane->all))
-            return pst_fail(PST_E_INTERRUPTED, "the run is ending");
-        if (pst_clock_s() - begin > PATIENCE_S)
-            return pst_fail(PST_E_TIMEOUT, "another rank did not answer within %.0f s", PATIENCE_S);
-        if (tests > TESTS_AT_ONCE)
-            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-    }
-}
-
-/* Another rank's replica has left: the supervisor is told, once, if it was early. */
-static void note_left(struct lane *lane, int rank)
-{
-    uint32_t none = 0;
-    lane->left[rank] = true;
-    if (lane->in.reason != 0 && atomic_compare_exchange_strong(&lane->all->reason, &none, lane->in.reason))
-        atomic_store(&lane->all->who, rank);
-}
-
-/* Gives lane->out to a rank and takes its message. PST_E_INTERRUPTED: its replica has left. */
-static pst_rc swap(struct lane *lane, int rank)
-{
-    MPI_Request requests[2];
-    begin_receive(lane, rank, &requests[0]);
-    begin_send(lane, rank, &requests[1]);
-    const pst_rc rc = end_of(lane, requests, 2);
-    if (rc != PST_OK)
-        return rc;
-    if (lane->in.kind == DATA && lane->in.bytes == lane->out.bytes)
-        return PST_OK;
-    if (lane->in.kind == DATA)
-        return pst_fail(PST_E_PEER, "rank %d sent %llu bytes in place of %llu: are all from the same build?",
-                        rank, (unsigned long long)lane->in.bytes, (unsigned long long)lane->out.bytes);
-    note_left(lane, rank);
-    return pst_fail(PST_E_INTERRUPTED, "the replica of rank %d has left", rank);
-}
-
-/* Says to all ranks that this replica has left, and takes what they still send, until they say the same. So
- * no message is on its way when MPI ends. */
-static pst_rc part(struct lane *lane, uint32_t reason)
-{
-    const struct ranks *r = lane->all;
-    pst_rc rc = PST_OK;
-    for (int apart = 1; apart < r->ranks && rc == PST_OK; apart *= 2) {
-        const int rank = r->rank ^ apart;
-        MPI_Request sent;
-        lane->out.kind = LEFT;
-        lane->out.reason = reason;
-        lane->out.bytes = 0;
-        begin_send(lane, rank, &sent);
-        rc = end_of(lane, &sent, 1);
-    }
-    for (int apart = 1; apart < r->ranks && rc == PST_OK; apart *= 2) {
-        const int rank = r->rank ^ apart;
-        while (!lane->left[rank] && rc == PST_OK) {
-            MPI_Request got;
-            begin_receive(lane, rank, &got);
-            rc = end_of(lane, &got, 1);
-            if (rc == PST_OK && lane->in.kind == LEFT)
-                note_left(lane, rank);
-        }
-    }
-    return rc;
-}
-
-/* ---- lanes --------------------------------------------------------------------------------------- */
-
-/* Carries one exchange of the replica. */
-static pst_rc carry(struct lane *lane, const struct pst_collective_order *order)
-{
-    pst_rc rc = PST_OK;
-    for (uint64_t at = 0; at < order->bytes && rc == PST_OK; at += PST_COLLECTIVE_BOX) {
-        lane->out.kind = DATA;
-        lane->out.reason = 0;
-        lane->out.bytes =
-            order->bytes - at < PST_COLLECTIVE_BOX ? order->bytes - at : (uint64_t)PST_COLLECTIVE_BOX;
-        rc = pst_collective_shared_take(lane->member, lane->number, lane->out.data, lane->out.bytes);
-        if (rc == PST_OK)
-            rc = swap(lane, order->peer / lane->all->members);
-        if (rc == PST_OK)
-            rc = pst_collective_shared_give(lane->member, lane->number, lane->in.data, lane->in.bytes);
-    }
-    return rc;
-}
-
-static void *run_lane(void *arg)
-{
-    struct lane *lane = arg;
-    struct ranks *r = lane->all;
-    pst_rc rc = PST_OK;
-    while (rc == PST_OK) {
-        struct pst_collective_order order;
-        rc = pst_collective_shared_take(lane->member, lane->number, &order, sizeof order);
-        if (rc == PST_OK)
-            rc = carry(lane, &order);
-    }
-    pst_collective_close(lane->member); /* the replica learns that it is alone */
-    lane->member = NULL;
-    const uint32_t told = atomic_load(&r->reason), own = atomic_load(&r->board->finish);
-    if (rc == PST_E_INTERRUPTED && !must_end(r))
-        rc = part(lane, told != 0 ? told : own);
-    if (rc != PST_OK && !must_end(r)) {
-        fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
-        (void)snprintf(lane->why, sizeof lane->why, "%s", pst_error_text());
-        atomic_store(&r->failed, lane);
-    }
-    (void)atomic_fetch_sub(&r->running, 1);
-    return NULL;
-}
-
-static pst_rc open_lane(struct ranks *r, uint64_t at, int number)
-{
-    struct lane *lane = r->nlanes < LANES_MAX ? calloc(1, sizeof *lane) : NULL;
-    if (!lane)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot carry the data of %d replicas", r->nlanes + 1);
-    r->lanes[r->nlanes] = lane;
-    lane->all = r;
-    lane->number = number;
-    lane->tag = r->nlanes++;
-    return pst_collective_ranks_carry(
-        &lane->member,
-        &(struct pst_collective_ranks_options){.memory = (char *)r->map.base + at,
-                                               .rank = r->rank,
-                                               .ranks = r->ranks,
-                                               .member = number,
-                                               .members = r->members,
-                                               .names = r->names,
-                                               .deadline_s = INFINITY, /* a replica may compute for long */
-                                               .stop = &r->board->stop});
-}
-
-/* Starts the lanes of all replicas: {"board": path, "bytes", "members", "meetings": [{"at", "names"}]}. */
-static pst_rc start_lanes(struct ranks *r, json_t *message)
-{
-    const char *path = json_string_value(json_object_get(message, "board"));
-    const uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "bytes"));
-    const json_t *meeting, *meetings = json_object_get(message, "meetings");
-    size_t i;
-    r->carry = json_incref(message);
-    r->members = (int)json_integer_value(json_object_get(message, "members"));
-    if (!path || r->members < 1 || 2 * r->members > PST_REPLICAS_MAX)
-        return pst_fail(PST_E_PEER, "the supervisor's message \"carry\" is wrong: install penstock and "
+    if (lanes < 0 || lanes > LANES_MAX)
+        return pst_fail(PST_E_PEER, "the supervisor's message \"join\" is wrong: install penstock and "
                                     "penstock-ranks from the same build");
-    pst_rc rc = pst_region_map(&r->map, path, bytes);
-    r->board = r->map.base;
-    json_array_foreach(meetings, i, meeting)
-    {
-        const uint64_t at = (uint64_t)json_integer_value(json_object_get(meeting, "at"));
-        const json_t *names = json_object_get(meeting, "names");
-        for (int n = 0; n < 2 * r->members; n++) /* those of the last meeting are as good as any */
-            r->names[n] = json_string_value(json_array_get(names, (size_t)n));
-        for (int m = 0; m < r->members && rc == PST_OK; m++)
-            rc = open_lane(r, at, m);
-    }
-    atomic_store(&r->running, rc == PST_OK ? r->nlanes : 0);
-    for (int l = 0; l < r->nlanes && rc == PST_OK; l++)
-        if (pthread_create(&r->lanes[l]->thread, NULL, run_lane, r->lanes[l]) != 0)
-            rc = pst_fail(PST_E_LIMIT, "cannot start a thread: raise the limit (ulimit -u)");
-    return rc;
+    for (; r->ncomms < lanes; r->ncomms++)
+        if (MPI_Comm_dup(MPI_COMM_WORLD, &r->comm[r->ncomms]) != MPI_SUCCESS)
+            return pst_fail(PST_E_PEER, "the ranks cannot exchange messages");
+    return PST_OK;
 }
+
+/* ---- the run -------------------------------------------------------------------------------------- */
 
 static pst_rc report(struct ranks *r)
 {
-    json_int_t messages = 0, sent = 0, tree = 0;
+    json_int_t messages = 0, sent = 0, tree = 0, items = 0;
     for (int l = 0; l < r->nlanes; l++) {
         messages += (json_int_t)r->lanes[l]->messages;
         sent += (json_int_t)r->lanes[l]->sent_bytes;
         tree += (json_int_t)r->lanes[l]->tree_bytes;
+        items += (json_int_t)r->lanes[l]->item_bytes;
     }
-    return say(r, json_pack("{ss ss s{si si sI sI sI}}", "type", "report", "section", "mpi", "data", "rank",
-                            r->rank, "ranks", r->ranks, "messages", messages, "sent_bytes", sent,
-                            "tree_bytes", tree));
+    return say(r, json_pack("{ss ss s{si si sI sI sI sI}}", "type", "report", "section", "mpi", "data",
+                            "rank", r->rank, "ranks", r->ranks, "messages", messages, "sent_bytes", sent,
+                            "tree_bytes", tree, "item_bytes", items));
 }
 
 /* Tells the supervisor that another rank has left early. told: the last reason that it was told. */
@@ -485,7 +255,7 @@ static pst_rc serve(struct ranks *r)
         json_t *message = hear(r, TICK_MS);
         if (is(message, "carry") && !carrying) {
             carrying = true;
-            rc = start_lanes(r, message);
+            rc = lanes_start(r, message);
         } else if (is(message, "stop") && !carrying) {
             rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
         } else if (is(message, "stop") || is(message, "end")) {
@@ -521,6 +291,8 @@ static pst_rc work(struct ranks *r, const char *endpoint)
         rc = pst_fail(PST_E_INTERRUPTED, "the run is ending");
     if (rc == PST_OK)
         rc = join(r, message);
+    if (rc == PST_OK)
+        rc = make_communicators(r, (int)json_integer_value(json_object_get(message, "lanes")));
     json_decref(message);
     r->joined = rc == PST_OK;
     if (rc == PST_OK)
@@ -546,7 +318,7 @@ int main(int argc, char **argv)
         return 1;
     }
     pst_rc rc = work(&ranks, argv[2]);
-    const bool failed = rc != PST_OK || (ranks.board && must_end(&ranks));
+    const bool failed = rc != PST_OK || (ranks.board && lanes_must_end(&ranks));
     if (rc != PST_OK && rc != PST_E_INTERRUPTED) {
         fprintf(stderr, "penstock-ranks: %s\n", pst_error_text());
         (void)say(&ranks, json_pack("{ss ss}", "type", "failed", "text", pst_error_text()));

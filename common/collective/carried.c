@@ -29,6 +29,58 @@ static pst_rc exchange(struct pst_collective *c, int peer, const void *mine, voi
     return rc == PST_OK ? pst_collective_exchange(r->local, carrier, mine, theirs, bytes) : rc;
 }
 
+/* In pieces that fit a box. */
+static pst_rc give_all(struct ranks *r, int carrier, const char *from, uint64_t bytes)
+{
+    pst_rc rc = PST_OK;
+    for (uint64_t at = 0; at < bytes && rc == PST_OK; at += PST_COLLECTIVE_BOX)
+        rc = pst_collective_shared_give(r->local, carrier, from + at,
+                                        bytes - at < PST_COLLECTIVE_BOX ? bytes - at : PST_COLLECTIVE_BOX);
+    return rc;
+}
+
+static pst_rc take_all(struct ranks *r, int carrier, char *to, uint64_t bytes)
+{
+    pst_rc rc = PST_OK;
+    for (uint64_t at = 0; at < bytes && rc == PST_OK; at += PST_COLLECTIVE_BOX)
+        rc = pst_collective_shared_take(r->local, carrier, to + at,
+                                        bytes - at < PST_COLLECTIVE_BOX ? bytes - at : PST_COLLECTIVE_BOX);
+    return rc;
+}
+
+static uint64_t sum_of(const uint64_t *items, int ranks)
+{
+    uint64_t sum = 0;
+    for (int k = 0; k < ranks; k++)
+        sum += items[k];
+    return sum;
+}
+
+static pst_rc all_to_all(struct pst_collective *c, const struct pst_collective_parcels *p)
+{
+    struct ranks *r = ranks_of(c);
+    const int carrier = r->members + c->rank - r->first, ranks = c->members / r->members;
+    const uint64_t items = (uint64_t)ranks * sizeof *p->give;
+    const struct pst_collective_order order = {
+        .peer = PST_COLLECTIVE_ALL, .unit = p->unit, .bytes = sum_of(p->give, ranks) * p->unit};
+    assert(p->unit > 0 && p->give[r->first / r->members] == 0);
+    pst_rc rc = pst_collective_shared_give(r->local, carrier, &order, sizeof order);
+    if (rc == PST_OK)
+        rc = pst_collective_shared_give(r->local, carrier, p->give, items);
+    if (rc == PST_OK)
+        rc = give_all(r, carrier, p->given, order.bytes);
+    if (rc == PST_OK)
+        rc = pst_collective_shared_take(r->local, carrier, p->take, items);
+    if (rc != PST_OK)
+        return rc;
+    const uint64_t taken = sum_of(p->take, ranks);
+    void *to = p->room(p->to, taken);
+    if (to == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot take %llu items of %u bytes from other ranks",
+                        (unsigned long long)taken, p->unit);
+    return take_all(r, carrier, to, taken * p->unit);
+}
+
 /* Each exchange says "I am here" for all members that this one has heard of. */
 static pst_rc barrier(struct pst_collective *c)
 {
@@ -51,7 +103,8 @@ static void close_member(struct pst_collective *c)
     free(ranks_of(c));
 }
 
-static const struct pst_collective_table table = {"ranks", barrier, exchange, leave, close_member};
+static const struct pst_collective_table table = {"ranks",    barrier, exchange,
+                                                  all_to_all, leave,   close_member};
 
 uint64_t pst_collective_ranks_bytes(int members)
 {

@@ -18,10 +18,15 @@ PST_BEGIN_DECLS
 /* What a member says to its carrier before the data of an exchange, which follow in pieces of at most
  * PST_COLLECTIVE_BOX bytes. The carrier answers each piece with the peer's. */
 struct pst_collective_order {
-    int32_t peer; /* of the whole collective */
-    uint32_t none;
+    int32_t peer;  /* of the whole collective; PST_COLLECTIVE_ALL */
+    uint32_t unit; /* of PST_COLLECTIVE_ALL */
     uint64_t bytes;
 };
+
+/* The order of an all_to_all. The member then gives the numbers of items for each rank (uint64_t), and
+ * `bytes` bytes of items in pieces. The carrier gives the numbers of items from each rank, and these items in
+ * pieces. */
+#define PST_COLLECTIVE_ALL (-1)
 
 struct pst_collective_ranks_options {
     void *memory;                 /* pst_collective_ranks_bytes, aligned to a page */

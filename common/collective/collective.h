@@ -16,10 +16,24 @@
 
 PST_BEGIN_DECLS
 
+/* What a member gives to the members of the same number on all ranks (machines), and gets from them. */
+struct pst_collective_parcels {
+    uint32_t unit;        /* bytes of an item */
+    const uint64_t *give; /* items for each rank; none for the own rank */
+    const void *given;    /* these items, by rank */
+    uint64_t *take;       /* gets the items from each rank */
+    /* Called once, when `take` is known: returns memory for all items, which come by rank. NULL: there is
+     * none. */
+    void *(*room)(void *to, uint64_t items);
+    void *to;
+};
+
 struct pst_collective_table {
     const char *name;
     pst_rc (*barrier)(struct pst_collective *c);
     pst_rc (*exchange)(struct pst_collective *c, int peer, const void *mine, void *theirs, uint64_t bytes);
+    /* NULL: it has none */
+    pst_rc (*all_to_all)(struct pst_collective *c, const struct pst_collective_parcels *parcels);
     void (*leave)(struct pst_collective *c);
     void (*close)(struct pst_collective *c);
 };
@@ -44,6 +58,18 @@ static inline PST_MUST_USE pst_rc pst_collective_exchange(struct pst_collective 
                                                           const void *mine, void *theirs, uint64_t bytes)
 {
     return c->by->exchange(c, peer, mine, theirs, bytes);
+}
+
+/* The members with the same number on all ranks give one another items: MPI_Alltoallv. All of them must call
+ * this function. PST_E_UNSUPPORTED: there is one rank. PST_E_LIMIT: 2^31 items or more. PST_E_NOMEM: there
+ * was no room; the member must then leave. Other errors are those of a wait. */
+static inline PST_MUST_USE pst_rc pst_collective_all_to_all(struct pst_collective *c,
+                                                            const struct pst_collective_parcels *parcels)
+{
+    return c->by->all_to_all != NULL
+               ? c->by->all_to_all(c, parcels)
+               : pst_fail(PST_E_UNSUPPORTED,
+                          "members on one machine have no other ranks to exchange items with");
 }
 
 /* This member takes no further part. What it has given before can still be taken. */

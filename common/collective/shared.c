@@ -212,7 +212,8 @@ static void close_member(struct pst_collective *c)
     free(s);
 }
 
-static const struct pst_collective_table table = {"shared memory", barrier, exchange, leave, close_member};
+static const struct pst_collective_table table = {"shared memory", barrier,     exchange, NULL,
+                                                  leave,           close_member};
 
 pst_rc pst_collective_shared_give(struct pst_collective *c, int peer, const void *from, uint64_t bytes)
 {

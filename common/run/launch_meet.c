@@ -343,13 +343,23 @@ static void on_left(struct pst_supervisor *sv, const json_t *m)
     pst_run_begin_stop(sv, "finish", FINISH_DEADLINE_S);
 }
 
+/* How many replicas of this rank exchange data with other ranks: each has a lane (tools/ranks). */
+static int lanes_of(const struct pst_supervisor *sv)
+{
+    int lanes = 0;
+    for (int s = 0; s < sv->pl->nstages; s++)
+        lanes += sv->pl->stages[s].caps.desc->replicas == PST_REPLICAS_MEET &&
+                 pst_pipeline_replicas(sv->pl, &sv->pl->stages[s]) > 1;
+    return lanes;
+}
+
 void pst_run_hear_ranks(struct pst_supervisor *sv, const char *type, const json_t *m)
 {
     if (strcmp(type, "hello") == 0 && !sv->ranks.greeted) {
         sv->ranks.greeted = true;
         pst_run_tell(sv, NAME,
-                     json_pack("{ss si si so}", "type", "join", "rank", sv->opt->rank, "ranks",
-                               sv->opt->ranks, "facts", facts_of(sv)));
+                     json_pack("{ss si si si so}", "type", "join", "rank", sv->opt->rank, "ranks",
+                               sv->opt->ranks, "lanes", lanes_of(sv), "facts", facts_of(sv)));
     } else if (strcmp(type, "joined") == 0 && !sv->ranks.joined) {
         sv->ranks.joined = true;
         if (!sv->stopping && pst_run_launch_stages(sv) != PST_OK)
