@@ -233,6 +233,8 @@ struct pst_stage_desc {
      *   "features:PARAM=VALUE", and so with labels, targets and edges  the same, only if the parameter has
      * this value
      *   "types"        not a need: the stage can use a dataset whose vertices have types
+     *   "parts"        not a need: the stage can use a part of a cut dataset (common/store/parted)
+     *   "parts:PARAM"  the same, if the value of PARAM (INT) is 0
      *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "split:PARAM:OTHER=VALUE"  the same, only if the parameter OTHER has this value
      *   "vertices:PARAM"  at least as many vertices as the value of PARAM (INT)

@@ -370,13 +370,14 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     for (int r = 0; r < sv->graph->nroutes; r++)
         if (sv->graph->routes[r].stage == in->stage && sv->graph->routes[r].copy_of >= 0)
             returns = slots_return(sv, r);
-    json_t *j = json_pack("{ss ss ss sO si si si sI sI sI ss ss ss* ss so sb sb}", "type", "configure", "run",
-                          stage->caps.file ? stage->caps.file : stage->caps.run, "base_dir", sv->pl->base_dir,
-                          "params", stage->params, "index", index, "instance", in->number, "instances",
-                          stage->instances, "seed", (json_int_t)sv->pl->seed, "epochs",
-                          (json_int_t)sv->pl->epochs, "start_batch", (json_int_t)sv->start_batch[in->stage],
-                          "dataset", sv->pl->dataset, "run_dir", sv->opt->run_dir, "resume", sv->opt->resume,
-                          "inbox", in->inbox, "linked", linked, "trace", sv->opt->trace, "returns", returns);
+    json_t *j =
+        json_pack("{ss ss ss sO si si si sI sI sI ss ss ss* ss so sb sb}", "type", "configure", "run",
+                  stage->caps.file ? stage->caps.file : stage->caps.run, "base_dir", sv->pl->base_dir,
+                  "params", stage->params, "index", index, "instance", in->number, "instances",
+                  stage->instances, "seed", (json_int_t)sv->pl->seed, "epochs", (json_int_t)sv->pl->epochs,
+                  "start_batch", (json_int_t)sv->start_batch[in->stage], "dataset", sv->opt->dataset_dir,
+                  "run_dir", sv->opt->run_dir, "resume", sv->opt->resume, "inbox", in->inbox, "linked",
+                  linked, "trace", sv->opt->trace, "returns", returns);
     char *identity = pst_pipeline_identity(sv->pl);
     (void)json_object_set_new(j, "identity", json_string(identity ? identity : "{}"));
     free(identity);

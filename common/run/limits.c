@@ -43,7 +43,7 @@ static pst_rc check_paths(const struct pst_supervisor *sv)
     if (rc == PST_OK)
         rc = check_path("the path of the pipeline's directory", sv->pl->base_dir);
     if (rc == PST_OK)
-        rc = check_path("the path of the dataset", sv->pl->dataset);
+        rc = check_path("the path of the dataset", sv->opt->dataset_dir);
     return rc == PST_OK ? check_path("the path of the checkpoint", sv->opt->resume) : rc;
 }
 

@@ -30,11 +30,12 @@ struct pst_run_options {
     char start_stage[PST_NAME_MAX];             /* the stage that wrote the checkpoint; empty: not known */
     struct pst_run_start starts[PST_PORTS_MAX]; /* of its inputs */
     int nstarts;
-    char dataset_digest[17]; /* of struct pst_dataset; for the checkpoints of foreign stages */
-    uint64_t batches;        /* the run ends after so many; 0: after its epochs */
-    int rank, ranks;         /* this one among so many, which run the pipeline together; ranks 0 or 1: one
-                                machine */
-    json_t *facts;           /* what the command knows and all ranks must have in common; NULL: nothing */
+    char dataset_dir[PST_PATH_MAX]; /* what stages open: the pipeline's dataset, or this rank's part of it */
+    char dataset_digest[17];        /* of struct pst_dataset; for the checkpoints of foreign stages */
+    uint64_t batches;               /* the run ends after so many; 0: after its epochs */
+    int rank, ranks; /* this one among so many, which run the pipeline together; ranks 0 or 1: one
+                        machine */
+    json_t *facts;   /* what the command knows and all ranks must have in common; NULL: nothing */
     bool trace;
     double progress_s; /* between two looks at the progress, on standard error; 0: none is shown */
     bool live;         /* the line of progress is written over the one before, as on a terminal */

@@ -494,6 +494,7 @@ const struct pst_stage_desc pst_stage = {
             "there",
     .ports = ports,
     .params = params,
+    .dataset = "types",
     .replicas = PST_REPLICAS_EACH,
     .state_bytes = sizeof(struct disk),
     .size = size,

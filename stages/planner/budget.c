@@ -73,10 +73,14 @@ static int64_t rows_in(const struct pst_sampling_input *in, uint64_t bytes)
 
 pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in, const float *scores)
 {
-    const int64_t gpu_rows = rows_in(in, plan->key.gpu_budget_bytes);
+    const struct pst_dataset *ds = &in->ds;
+    const int64_t gpu_rows = rows_in(in, plan->key.gpu_budget_bytes), first = ds->features.first_row,
+                  rows = ds->cut.parts > 0 ? ds->features.shape[0] : plan->vertices;
     const pst_rc rc =
-        pst_plan_choose(scores + plan->key.hops * plan->vertices, plan->vertices,
+        pst_plan_choose(scores + plan->key.hops * plan->vertices + first, rows,
                         gpu_rows + rows_in(in, plan->key.cache_budget_bytes), &plan->rows.ids, &plan->rows.n);
+    for (int64_t i = 0; i < plan->rows.n && rc == PST_OK; i++)
+        plan->rows.ids[i] += first;
     plan->rows.gpu_n = pst_min_i64(gpu_rows, plan->rows.n);
     return rc;
 }

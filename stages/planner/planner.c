@@ -153,6 +153,10 @@ static pst_rc choose_policy(struct pst_stage *self, struct planner *p)
                         (long long)p->cls, PST_SECTOR);
     if (is_shared(p))
         return choose_shared(self, p);
+    if (p->in.ds.cut.parts > 0 && p->policy != AUTO && p->policy != ROWS)
+        return pst_fail(PST_E_ARG,
+                        "the dataset is a part of a cut dataset, of which a rank caches rows only: "
+                        "set policy to \"rows\" or \"auto\"");
 
     const bool ssd = p->params.topology == PST_TOPOLOGY_SSD;
     const char *algorithm = p->in.algorithm.algorithm->name;
@@ -306,7 +310,7 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
         rc = place(p);
     if (rc != PST_OK || is_shared(p))
         return rc;
-    if (p->hotness == PST_HOTNESS_PRESAMPLE) {
+    if (p->hotness == PST_HOTNESS_PRESAMPLE && p->in.ds.cut.parts == 0) {
         give_counts(p);
         rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, plan->rows.n,
                                    &plan->predicted_hit_rate);

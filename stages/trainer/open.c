@@ -55,7 +55,7 @@ static pst_rc open_links(struct trainer *t)
 
 static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
 {
-    pst_rc rc = pst_dataset_open(&t->ds, pst_dataset_dir(self));
+    pst_rc rc = pst_dataset_open_part(&t->ds, pst_dataset_dir(self));
     if (rc != PST_OK)
         return rc;
     t->dataset_open = true;
@@ -72,6 +72,11 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
             "%s has no features, which the model needs (`penstock features` makes random features; or set "
             "inputs to learned)",
             t->ds.dir);
+    if (t->ds.cut.parts > 0 && t->eval_every > 0)
+        return pst_fail(PST_E_ARG,
+                        "%s is a part of a cut dataset, but the evaluation needs all features: set "
+                        "eval_every to 0",
+                        t->ds.dir);
     if (t->recipe.loss == PST_TRAINER_LINK)
         return open_links(t);
     t->config.regression = t->recipe.loss == PST_TRAINER_MSE;

@@ -3,7 +3,8 @@ slots, by processes and in one process, on CPUs and among virtual GPUs; a storm 
 with other numbers of replicas.
 
 Ranks, too: every process of every rank is killed in turn; and each rank runs in a network namespace of its own, with an
-address of its own, as on a machine of its own: the weights are the same, and only MPI has sockets there."""
+address of its own, as on a machine of its own: the weights are the same, and only MPI has sockets there. So are those of
+ranks that have only a part of the features each."""
 import re
 
 from ranking import *
@@ -192,6 +193,8 @@ def every_process_of_every_rank():
         for rank in (0, 1):
             for name in ("sampler.0", "disk.0", "trainer.0", "memory-cpu:0", "ranks", "supervisor"):
                 strike_rank(p, 2, rank, name)
+            for name in ("sampler.0", "remote.0", "trainer.0", "memory-cpu:0", "ranks", "supervisor"):
+                strike_rank(p, 2, rank, name, slow=(), pipeline=DISTRIBUTED, data=cut(p, 2))
 
 
 @test
@@ -211,6 +214,21 @@ def ranks_with_a_network_of_their_own():
         ended = end_by_kill(slow, processes_of(slow.run_dir, 2)["disk.0"], "disk.0 of rank 2", RANKS_END_S)
         assert "error: rank 2 (node-3): disk.0: died of signal 9 (Killed)" in ended.err, ended
         wait_for(lambda: not leftovers(), 5)
+
+
+@test
+def parts_on_ranks_with_a_network_of_their_own():
+    check_mpi()
+    with Machines(NODES) as machines, Place() as p:
+        one = trained(p, NODES, "--set", "stages.trainer.params.eval_every=0")
+        result = run_ranks(p, NODES, 1, mpirun=machines.mpirun(p), pipeline=DISTRIBUTED, data=cut(p, NODES))
+        assert outcome(result.report) == one, result
+        for rank in range(NODES):
+            report = report_of(result.run_dir, rank)
+            remote, mpi = report["remote"], report["mpi"]
+            assert report["host"]["name"] == f"node-{rank + 1}" and report["dataset"]["part"]["number"] == rank, report
+            items = 8 * ((NODES - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"]
+            assert mpi["item_bytes"] == items and mpi["sent_bytes"] <= 1.02 * (items + mpi["tree_bytes"]), (remote, mpi)
 
 
 if __name__ == "__main__":

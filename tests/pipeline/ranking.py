@@ -1,6 +1,7 @@
 """What the tests of ranks share: small runs of pipelines/replicas.json on several ranks of this machine, by Open MPI."""
 from replicating import *
 
+DISTRIBUTED = os.path.join(ROOT, "pipelines", "distributed.json")
 MPIRUN = shutil.which("mpirun")
 RANKS_END_S = 5 * (4 if SAN else 1)  # from a death in one rank to the end of all
 
@@ -35,6 +36,14 @@ def run_ranks(p, ranks, replicas, *args, code=0, **more):
     return result
 
 
+def cut(p, parts):
+    """The small dataset, cut into parts."""
+    out = p.path(f"parts{parts}")
+    if not os.path.exists(out):
+        command("partition", p.data, "--parts", parts, "--datasets", out, "--quiet")
+    return out
+
+
 def report_of(run_dir, rank):
     with open(os.path.join(run_dir + (f".rank{rank}" if rank else ""), "report.json")) as f:
         return json.load(f)
@@ -54,9 +63,9 @@ def processes_of(run_dir, rank):
     return found
 
 
-def strike_rank(p, ranks, rank, name):
+def strike_rank(p, ranks, rank, name, slow=SLOW, **more):
     """Kills a process of one rank: all ranks end, and nothing is left. Returns the directory of the run."""
-    run = start_ranks(p, ranks, 1, *SLOW, "--epochs", 1_000_000)
+    run = start_ranks(p, ranks, 1, *slow, "--epochs", 1_000_000, **more)
     wait_for(lambda: has_checkpoint(run.run_dir))
     ended = end_by_kill(run, processes_of(run.run_dir, rank)[name], f"{name} of rank {rank}", RANKS_END_S)
     if name != "supervisor":

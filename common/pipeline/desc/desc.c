@@ -379,11 +379,12 @@ static bool is_conditional(const struct pst_stage_desc *desc, const char *word)
 
 static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 {
-    static const char *const prefixes[] = {"split:", "vertices:", "evaluated:", "relations:"};
+    static const char *const prefixes[] = {"split:", "vertices:", "evaluated:", "relations:", "parts:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "targets") == 0 ||
-            strcmp(word, "edges") == 0 || strcmp(word, "triples") == 0 || strcmp(word, "types") == 0)
+            strcmp(word, "edges") == 0 || strcmp(word, "triples") == 0 || strcmp(word, "types") == 0 ||
+            strcmp(word, "parts") == 0)
             continue;
         bool known = is_conditional(desc, word);
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -393,8 +394,9 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
             return pst_fail(
                 PST_E_FORMAT,
                 "%s: dataset: expected features, labels, targets, edges or split:PARAM, which can be "
-                "followed by :PARAM=VALUE; or triples, types, vertices:PARAM, evaluated:PARAM or "
-                "relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
+                "followed by :PARAM=VALUE; or triples, types, parts, parts:PARAM, vertices:PARAM, "
+                "evaluated:PARAM "
+                "or relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
                 file, word);
     }
     return PST_OK;

@@ -104,7 +104,7 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
 {
     int part = PST_TRAIN;
     memset(in, 0, sizeof *in);
-    pst_rc rc = pst_dataset_open(&in->ds, pst_dataset_dir(self));
+    pst_rc rc = pst_dataset_open_part(&in->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
         rc = pst_rows_join_types(&in->ds);
     if (rc == PST_OK)

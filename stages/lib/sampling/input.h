@@ -28,7 +28,7 @@ struct pst_sampling_input_params {
 };
 
 /* The parts of the dataset that every sampling stage needs. */
-#define PST_SAMPLING_DATASET "types,split:split,relations:fanout"
+#define PST_SAMPLING_DATASET "types,parts,split:split,relations:fanout"
 
 /* Parameters of every sampling stage. Their values are stored in a member of the stage's state of type struct
  * pst_sampling_input_params. The values of a sampler must be equal to those of the planner that its input

@@ -97,7 +97,8 @@ static pst_rc load_rows(struct pst_sampling *s)
     else
         rc =
             pst_cache_rows_load(&s->cache, &s->device, memory, pst_feature_file(ds, 0), pst_feature_files(ds),
-                                ds->vertices, ds->stride_bytes, rows->ids, rows->gpu_n, rows->n);
+                                ds->cut.parts > 0 ? ds->features.shape[0] : ds->vertices, ds->stride_bytes,
+                                rows->ids, rows->gpu_n, rows->n);
     if (rc != PST_OK)
         return rc;
     s->filler.cache = s->device_filler.cache = s->cache.index;

@@ -14,7 +14,8 @@
 PST_BEGIN_DECLS
 
 /* The parts of the dataset that a stage with PST_SAMPLING_PARAMS needs. */
-#define PST_SAMPLING_DATASET_OF_SEEDS "types,split:split:seeds=vertices,edges:seeds=edges,relations:fanout"
+#define PST_SAMPLING_DATASET_OF_SEEDS                                                                        \
+    "types,parts,split:split:seeds=vertices,edges:seeds=edges,relations:fanout"
 
 /* The values of the parameters. */
 struct pst_sampling_params {

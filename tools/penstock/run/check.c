@@ -106,7 +106,8 @@ int cmd_check(int argc, char **argv)
     for (int i = optind; i < argc && end == 0; i++) {
         struct pst_pipeline pl;
         struct pst_graph *graph = calloc(1, sizeof *graph);
-        bool ok = graph && load_pipeline(&pl, graph, argv[i], &options) && named_dataset_suits(&pl);
+        bool ok =
+            graph && load_pipeline(&pl, graph, argv[i], &options) && named_dataset_suits(&pl, ranks.rank);
         if (ok) {
             printf("%s: ok, %d stage%s, %d route%s\n", argv[i], pl.nstages, pl.nstages == 1 ? "" : "s",
                    graph->nroutes, graph->nroutes == 1 ? "" : "s");

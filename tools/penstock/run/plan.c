@@ -386,7 +386,7 @@ static int plan_checked(struct pst_pipeline *pl, struct plan_args *args)
                 pl->doc.file);
         return 2;
     }
-    if (!named_dataset_suits(pl))
+    if (!named_dataset_suits(pl, 0))
         return 2;
     const int code = plan_run_planner(pl, args);
     if (code != 0)

@@ -13,6 +13,7 @@
 #include "common/util/file.h"
 #include "common/run/report.h"
 #include "common/run/run.h"
+#include "common/store/parted/parted.h"
 #include "common/store/dataset/rows.h"
 #include "stages/lib/gnn/state.h"
 #include "tools/penstock/cli/commands.h"
@@ -315,7 +316,7 @@ static pst_rc check_outputs(const struct run_args *args)
 }
 
 /* Opens the pipeline's dataset and checks that it suits the pipeline. Prints what is wrong. */
-static bool open_dataset(struct pst_pipeline *pl, struct pst_dataset *ds)
+static bool open_dataset(struct pst_pipeline *pl, const struct ranks *ranks, struct pst_dataset *ds)
 {
     if (!pl->dataset[0]) {
         fprintf(stderr, "%s: no dataset: name one in the file as \"dataset\", or give --dataset DIR\n",
@@ -326,7 +327,7 @@ static bool open_dataset(struct pst_pipeline *pl, struct pst_dataset *ds)
     if (full)
         (void)snprintf(pl->dataset, sizeof pl->dataset, "%s", full);
     free(full);
-    if (pst_dataset_open(ds, pl->dataset) != PST_OK) {
+    if (pst_parted_open(ds, pl->dataset, ranks->rank, pl->ranks) != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         return false;
     }
@@ -338,10 +339,16 @@ static bool open_dataset(struct pst_pipeline *pl, struct pst_dataset *ds)
 
 static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_dataset *ds)
 {
-    const uint64_t feature_bytes = (uint64_t)ds->vertices * ds->stride_bytes;
+    const int64_t rows = ds->cut.parts > 0 ? ds->features.shape[0] : ds->vertices;
+    const uint64_t feature_bytes = (uint64_t)rows * ds->stride_bytes;
     json_t *about = json_pack("{ss sI sI sI sI}", "dir", pl->dataset, "vertices", (json_int_t)ds->vertices,
                               "edges", (json_int_t)ds->edges, "feature_dim", (json_int_t)ds->feature_dim,
                               "feature_bytes", (json_int_t)feature_bytes);
+    if (ds->cut.parts > 0)
+        (void)json_object_set_new(about, "part",
+                                  json_pack("{si si sI sI}", "number", ds->cut.part, "parts", ds->cut.parts,
+                                            "first", (json_int_t)ds->features.first_row, "rows",
+                                            (json_int_t)rows));
     if (ds->splits > 0) /* dataset_suits has chosen one */
         (void)json_object_set_new(about, "split", json_string(ds->named_split[ds->chosen].name));
     return about;
@@ -360,6 +367,7 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
                       int *lock)
 {
     pst_rc rc = PST_OK;
+    (void)snprintf(opt->dataset_dir, sizeof opt->dataset_dir, "%s", ds->dir);
     (void)snprintf(opt->dataset_digest, sizeof opt->dataset_digest, "%s", ds->digest);
     if (args->resume)
         rc = find_checkpoint(args->resume, pl, ds->digest, checkpoint, opt);
@@ -378,13 +386,16 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
 }
 
 /* What the ranks have in common beside the pipeline: the program, and where they resume. */
-static pst_rc note_facts(struct pst_run_options *opt)
+static pst_rc note_facts(struct pst_run_options *opt, const struct pst_dataset *ds)
 {
+    json_t *first = json_array(); /* of each part, if the dataset is cut */
     char digest[PST_FILE_DIGEST_BYTES] = "";
+    for (int k = 0; k < ds->cut.parts; k++)
+        (void)json_array_append_new(first, json_integer((json_int_t)ds->cut.first[k]));
     const pst_rc rc = opt->resume && opt->ranks > 1 ? pst_file_digest(opt->resume, digest) : PST_OK;
-    opt->facts =
-        json_pack("{ss ss ss}", "the version of Penstock", command_release(), "the commit of Penstock",
-                  command_commit(), "the digest of the checkpoint", digest);
+    opt->facts = json_pack("{ss ss ss so}", "the version of Penstock", command_release(),
+                           "the commit of Penstock", command_commit(), "the digest of the checkpoint", digest,
+                           "the first vertex of each part", first);
     return rc;
 }
 
@@ -419,12 +430,12 @@ static int run_checked(struct pst_pipeline *pl, const struct pst_graph *graph, s
     if (!args->quiet && !args->debug && args->ranks.rank == 0) /* a line would disturb a debugger's prompt */
         opt.progress_s = opt.live ? LIVE_S : LOG_S;
     int lock, number;
-    if (!can_wait_at(pl, args->debug_stage) || !open_dataset(pl, &ds))
+    if (!can_wait_at(pl, args->debug_stage) || !open_dataset(pl, &args->ranks, &ds))
         return 2;
     json_t *report, *about = describe_dataset(pl, &ds);
     pst_rc rc = prepare(pl, &ds, args, &opt, checkpoint, id, &lock);
     if (rc == PST_OK)
-        rc = note_facts(&opt);
+        rc = note_facts(&opt, &ds);
     pst_dataset_close(&ds);
     if (rc != PST_OK) {
         fprintf(stderr, "penstock run: %s\n", pst_error_text());

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/json/diag.h"
+#include "common/store/parted/parted.h"
 #include "common/store/dataset/rows.h"
 #include "stages/lib/sampling/seeds.h"
 
@@ -199,12 +200,17 @@ static void check_word(struct check *c, const char *word)
                        c->stage->caps.desc->name, ds->dir, ds->labels.path[0] ? ds->classes : 0);
 }
 
-static bool uses_types(const char *dataset)
+/* Whether the stage's needs have the word NAME, or NAME:PARAM: then *param gets PARAM, which else is "". */
+static bool can_use(const char *dataset, const char *name, char param[PST_NAME_MAX])
 {
+    const size_t n = strlen(name);
     char word[PST_NAME_MAX];
-    for (const char *at = dataset; (at = pst_desc_list_next(at, ',', word));)
-        if (strcmp(word, "types") == 0)
+    param[0] = '\0';
+    for (const char *at = dataset; at && (at = pst_desc_list_next(at, ',', word));)
+        if (strncmp(word, name, n) == 0 && (word[n] == '\0' || word[n] == ':')) {
+            (void)snprintf(param, PST_NAME_MAX, "%s", word[n] == ':' ? word + n + 1 : "");
             return true;
+        }
     return false;
 }
 
@@ -215,13 +221,43 @@ static void check_types(struct check *c)
     for (int s = 0; s < c->pl->nstages && ds->vertex_types > 0; s++) {
         const struct pst_pipeline_stage_spec *stage = &c->pl->stages[s];
         const char *needs = stage->caps.desc->dataset;
-        char path[PST_JSON_PATH_MAX];
+        char path[PST_JSON_PATH_MAX], param[PST_NAME_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", stage->name);
-        if (needs != NULL && needs[0] != '\0' && !uses_types(needs))
+        if (needs != NULL && needs[0] != '\0' && !can_use(needs, "types", param))
             pst_json_error(&c->pl->doc, c->diag, path,
                            "dataset %s has %d types of vertices, and a stage %s cannot use types: remove the "
                            "stage, or import only one type (penstock import FORMAT SRC DIR --types NAME)",
                            ds->dir, ds->vertex_types, stage->caps.desc->name);
+    }
+}
+
+/* Every stage that reads a part of a cut dataset must know that other ranks have the other rows. */
+static void check_parts(struct check *c)
+{
+    const struct pst_dataset *ds = c->ds;
+    for (int s = 0; s < c->pl->nstages && ds->cut.parts > 0; s++) {
+        const struct pst_pipeline_stage_spec *stage = &c->pl->stages[s];
+        char path[PST_JSON_PATH_MAX], param[PST_NAME_MAX];
+        const char *needs = stage->caps.desc->dataset;
+        const bool reads = needs != NULL && needs[0] != '\0', can = can_use(needs, "parts", param);
+        if (stage->replica > 0)
+            continue;
+        (void)snprintf(path, sizeof path, "stages.%s", stage->origin);
+        if (reads && !can)
+            pst_json_error(
+                &c->pl->doc, c->diag, path,
+                "dataset %s is a part of a cut dataset, and a stage %s reads only whole ones: use "
+                "the whole dataset, or a pipeline such as distributed.json, where the stage remote "
+                "brings the rows of other parts",
+                ds->dir, stage->caps.desc->name);
+        else if (param[0] != '\0' && json_integer_value(json_object_get(stage->params, param)) > 0) {
+            pst_pipeline_param_path(c->pl, stage->name, param, path);
+            pst_json_error(
+                &c->pl->doc, c->diag, path,
+                "%s is %lld, which needs the features of all vertices, but dataset %s is a part of "
+                "a cut dataset: expected 0",
+                param, (long long)json_integer_value(json_object_get(stage->params, param)), ds->dir);
+        }
     }
 }
 
@@ -231,6 +267,7 @@ bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds)
     struct check check = {.pl = pl, .ds = ds, .diag = &diag};
     char word[PST_NAME_MAX];
     check_types(&check);
+    check_parts(&check);
     if (diag.count == 0 && pst_dataset_check(ds) != PST_OK)
         pst_diag_add(&diag, NULL, 0, NULL, "dataset %s: %s", ds->dir, pst_error_text());
     const bool good = diag.count == 0;
@@ -247,12 +284,12 @@ bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds)
     return ok;
 }
 
-bool named_dataset_suits(const struct pst_pipeline *pl)
+bool named_dataset_suits(const struct pst_pipeline *pl, int rank)
 {
     struct pst_dataset ds;
     if (!pl->dataset[0])
         return true;
-    if (pst_dataset_open(&ds, pl->dataset) != PST_OK) {
+    if (pst_parted_open(&ds, pl->dataset, rank, pl->ranks) != PST_OK) {
         fprintf(stderr, "penstock check: %s\n", pst_error_text());
         return false;
     }

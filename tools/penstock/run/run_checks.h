@@ -10,7 +10,8 @@
  * false if there are any. */
 bool dataset_suits(const struct pst_pipeline *pl, struct pst_dataset *ds);
 
-/* The same for the dataset that the pipeline names, which it opens and closes. True if it names none. */
-bool named_dataset_suits(const struct pst_pipeline *pl);
+/* The same for the dataset that the pipeline names, or the rank's part of it, which it opens and closes. True
+ * if it names none. */
+bool named_dataset_suits(const struct pst_pipeline *pl, int rank);
 
 #endif

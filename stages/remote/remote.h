@@ -1,0 +1,55 @@
+/* remote.h: the state of the stage `remote`, for its parts: remote.c (ports, parameters, events) and round.c
+ * (one exchange of rows with all ranks).
+ *
+ * Owner: the runtime, which allocates it. Threads: one. */
+#ifndef PST_REMOTE_H
+#define PST_REMOTE_H
+
+#include "common/collective/collective.h"
+#include "common/slots/minibatch.h"
+#include "common/slots/request.h"
+#include "common/stage.h"
+#include "stages/lib/io/engine.h"
+
+#define PST_REMOTE_PARTS_MAX (PST_HOPS_MAX + 2) /* of a slot that announce requests */
+
+/* Memory that grows to what the largest round needs. */
+struct pst_remote_room {
+    char *at; /* aligned to a page */
+    uint64_t bytes;
+};
+
+struct pst_remote_counts {
+    uint64_t rounds, own_rows;
+    uint64_t asked[PST_DATASET_PARTS_MAX], served[PST_DATASET_PARTS_MAX]; /* rows, by rank */
+    double wait_s, read_s, rows_s; /* until all ranks have told what they need; reading; exchanging rows */
+};
+
+struct pst_remote {
+    struct pst_disk_config config; /* most of it is filled from the parameters */
+    struct pst_dataset ds;
+    struct pst_disk *engine;
+    struct pst_collective *collective; /* NULL: there is one replica */
+    int rank, ranks;                   /* of machines */
+    int in, out;
+    struct {
+        uint64_t at, n;
+    } part[PST_REMOTE_PARTS_MAX]; /* the tables of requests of the slot whose parts are coming */
+    uint32_t parts;
+    bool alone;                    /* a replica of another rank has left: batches stay where they are */
+    struct pst_remote_room ids;    /* what this rank asks of others: a word, and the vertices, by rank */
+    struct pst_remote_room to;     /* where each row belongs in the slot: own rows first, then as in ids */
+    struct pst_remote_room asked;  /* what the others ask of this one */
+    struct pst_remote_room served; /* a table of requests, and the rows: own rows first */
+    struct pst_remote_room rows;   /* that the others have sent */
+    struct pst_remote_counts counts;
+};
+
+/* round.c. Brings the requested rows into a slot of so many bytes, together with all ranks, which call this
+ * function at the same time. slot NULL: this rank needs no rows. last: it has no further slots of the batch.
+ * *all: no rank has. PST_E_INTERRUPTED: another rank's replica has left. PST_E_FORMAT: a request is wrong.
+ * Other errors are those of the engine and of pst_collective_all_to_all. */
+PST_MUST_USE pst_rc pst_remote_round(struct pst_remote *r, void *slot, uint64_t bytes, bool last, bool *all);
+void pst_remote_release_rooms(struct pst_remote *r);
+
+#endif

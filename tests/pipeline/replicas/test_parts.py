@@ -1,0 +1,229 @@
+"""Ranks that have only a part of the features each (`penstock partition --datasets`, pipelines/distributed.json): the
+weights are those of one whole dataset, and the rows and bytes that ranks send each other are what the cut says. A death
+ends all ranks, a stopped run goes on, and parts that do not fit are refused before anything starts."""
+import struct
+
+import numpy as np
+from ranking import *
+
+WHOLE = ("--set", "stages.trainer.params.eval_every=0")
+WORD = 8  # bytes of an id, and of the word that a rank puts before them
+MAGIC = 0x3173646963617274  # of a trace of ids
+
+
+def manifest(directory):
+    with open(os.path.join(directory, "dataset.json")) as f:
+        return json.load(f)
+
+
+def traced(path):
+    """The ids of the micro-batches."""
+    found = []
+    with open(path, "rb") as f:
+        while head := f.read(32):
+            magic, _, _, _, n = struct.unpack("<QQIIQ", head)
+            assert magic == MAGIC
+            found.append(np.frombuffer(f.read(WORD * n), np.int64))
+    return found
+
+
+def run_traced(p, ranks, replicas, data, *args):
+    """A run of all ranks, and the ids of each rank's batches."""
+    p.count += 1
+    run_dir, paths, argv = p.path(f"run{p.count}"), [], [MPIRUN]
+    for rank in range(ranks):
+        paths.append(p.path(f"ids{p.count}.{rank}"))
+        open(paths[-1], "w").close()
+        argv += [":"] if rank else []
+        argv += ["-n", "1", *program(p, replicas, run_dir, *args, "--set", f"stages.sampler.params.trace_ids={paths[-1]}",
+                                     pipeline=DISTRIBUTED, data=data)]
+    run = Running(argv, run_dir).wait(60)
+    assert run.code == 0, run
+    return run, [traced(path) for path in paths]
+
+
+def by_rank(remote, name, ranks):
+    return [remote[f"{name}_{rank}"] for rank in range(ranks)]
+
+
+def check_counts(run_dir, ids, data, cached):
+    """Rows and bytes of each rank, from the ids of its batches and the parts' borders. cached: ids, by rank."""
+    ranks = len(ids)
+    first = np.array(manifest(os.path.join(data, "part0"))["cut"]["first"])
+    reports = [report_of(run_dir, rank) for rank in range(ranks)]
+    asked = np.zeros((ranks, ranks), np.int64)
+    for rank, report in enumerate(reports):
+        remote, everything = report["remote"], np.concatenate(ids[rank])
+        owner = np.searchsorted(first, everything, "right") - 1
+        asked[rank] = np.bincount(owner, minlength=ranks)
+        own = int(asked[rank, rank]) - int(np.isin(everything[owner == rank], cached[rank]).sum())
+        asked[rank, rank] = 0
+        assert by_rank(remote, "asked_of", ranks) == asked[rank].tolist() and remote["asked_rows"] == asked[rank].sum(), (rank, remote)
+        assert remote["own_rows"] == own, (rank, remote, own)
+        assert report["cache"]["hits"] == np.isin(everything, cached[rank]).sum() and report["status"] == "ok"
+    for rank, report in enumerate(reports):
+        remote, mpi = report["remote"], report["mpi"]
+        assert by_rank(remote, "served_to", ranks) == asked[:, rank].tolist(), (rank, remote, asked)
+        assert report["io"]["rows"] == remote["own_rows"] + remote["served_rows"], report["io"]
+        items = (WORD * ((ranks - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"])
+        assert mpi["item_bytes"] == items, (rank, mpi, items)
+        least = items + mpi["tree_bytes"]
+        assert least <= mpi["sent_bytes"] <= 1.02 * least, (rank, mpi, least)
+        part = report["dataset"]["part"]
+        assert (part["number"], part["parts"], part["first"], part["rows"]) == (
+            rank, ranks, first[rank], first[rank + 1] - first[rank]), part
+    return asked
+
+
+@test
+def parts_have_their_rows_only():
+    with Place() as p:
+        data, whole = cut(p, 3), manifest(p.data)
+        rows, first = np.load(os.path.join(p.data, "features.npy"), mmap_mode="r"), [0, 666, 1333, 2000]
+        with open(os.path.join(data, "parts.json")) as f:
+            assert json.load(f)["first"] == first
+        for part in range(3):
+            own = os.path.join(data, f"part{part}")
+            assert np.array_equal(np.load(os.path.join(own, "features.npy")), rows[first[part]:first[part + 1]])
+            m = manifest(own)
+            assert m["penstock_dataset"] == 11 and m["cut"]["part"] == part and m["cut"]["first"] == first
+            assert {k: v for k, v in m["arrays"].items() if k != "features"} == {k: v for k, v in whole["arrays"].items() if k != "features"}
+            command("verify", own, "--quiet")
+        for args in (("inspect", data), ("inspect", os.path.join(data, "part1")), ("features", os.path.join(data, "part1"), p.path("no"), "--dim", 2),
+                     ("partition", os.path.join(data, "part1"), "--parts", 2, "--datasets", p.path("no"))):
+            said = command(*args, code=None)
+            assert said.returncode != 0 and "cut dataset" in said.stderr and "use the whole dataset here" in said.stderr, (args, said)
+        for args, expected in ((("--parts", 3, "--datasets", data), "parts.json exists"), (("--parts", 17, "--datasets", "x"), "expected 2 to 16, found 17"),
+                               (("--parts", 2, "--datasets", p.data), "dataset.json exists"),
+                               (("--datasets", "x"), "or --parts and --datasets")):
+            said = command("partition", p.data, *args, code=None)
+            assert said.returncode != 0 and expected in said.stderr, (args, said)
+        typed = p.path("typed")
+        command("gen", "typed", typed, "--vertices", 400)
+        assert "several types of vertices" in command("partition", typed, "--parts", 2, "--datasets", p.path("no"), code=None).stderr
+        assert not os.path.exists(p.path("no"))
+
+
+@test
+def parts_train_as_the_whole_does():
+    check_mpi()
+    with Place() as p:
+        one = trained(p, 4, *WHOLE)
+        for ranks, replicas, cache in ((4, 1, "64KiB"), (2, 2, "0")):
+            data = cut(p, ranks)
+            run, ids = run_traced(p, ranks, replicas, data, "--set", f"stages.planner.params.cpu_cache={cache}")
+            assert outcome(run.report) == one, (ranks, replicas, run)
+            cached = [[] if cache == "0" else np.load(os.path.join(run.run_dir + (f".rank{rank}" if rank else ""), "plan", "cache.npy"))
+                      for rank in range(ranks)]
+            assert cache == "0" or min(map(len, cached)) > 50
+            asked = check_counts(run.run_dir, ids, data, cached)
+            assert asked.sum() > 10_000, asked
+        assert outcome(p.run(DISTRIBUTED, *settings(2)).report) == one  # a whole dataset, without ranks
+        out = p.path("out.npy")
+        said = command("infer", run.run_dir, "--out", out, code=None)
+        assert said.returncode != 0 and "use the whole dataset here" in said.stderr, said
+        command("infer", run.run_dir, "--dataset", p.data, "--out", out, "--quiet")
+        assert len(np.load(out)) == 2000
+
+
+@test
+def batches_that_are_split_on_some_ranks_only():
+    """Slots that are too small for some shares of a batch: then ranks have different numbers of slots."""
+    check_mpi()
+    with Place() as p:
+        small = ("--set", "stages.sampler.params.margin=0.9", "--set", "params.fanout=[10,5]")
+        run = run_ranks(p, 2, 1, *small, pipeline=DISTRIBUTED, data=cut(p, 2))
+        reports = [report_of(run.run_dir, rank) for rank in (0, 1)]
+        slots = [report["stages"]["remote.0"]["items"] for report in reports]
+        remote = [report["remote"] for report in reports]
+        assert slots[0] != slots[1], slots
+        assert remote[0]["rounds"] == remote[1]["rounds"] >= max(slots), (slots, remote)
+        for a, b in ((0, 1), (1, 0)):
+            assert remote[a][f"asked_of_{b}"] == remote[b][f"served_to_{a}"] > 0 and remote[a][f"asked_of_{a}"] == 0, remote
+        assert outcome(run.report) == outcome(replicated(p, 2, *WHOLE, *small).report)
+
+
+@test
+def a_death_or_a_stop_in_one_rank_ends_all():
+    """And the run goes on, on the same parts, or on the whole dataset."""
+    check_mpi()
+    with Place() as p:
+        data, one = cut(p, 2), trained(p, 2, *WHOLE, "--epochs", 3)
+        again = ("--epochs", 3, "--resume")
+        strike_rank(p, 2, 1, "remote.0", slow=(), pipeline=DISTRIBUTED, data=data)
+        run = start_ranks(p, 2, 1, "--epochs", 3, pipeline=DISTRIBUTED, data=data)
+        wait_for(lambda: has_checkpoint(run.run_dir))
+        os.kill(processes_of(run.run_dir, 1)["supervisor"], signal.SIGTERM)
+        stopped = run.wait(60)
+        assert stopped.code in (0, 143), stopped
+        assert stopped.code == 0 or report_of(run.run_dir, 0)["status"] == "interrupted", stopped
+        if stopped.code:
+            assert outcome(run_ranks(p, 2, 1, *again, run.run_dir, pipeline=DISTRIBUTED, data=data).report) == one
+        else:
+            assert outcome(stopped.report) == one
+
+
+@test
+def parts_that_do_not_fit_are_refused():
+    """By `run` and by `check`, with the same words, before anything starts."""
+    with Place() as p:
+        data = cut(p, 2)
+
+        def refused(change=lambda d: None, ranks=2, rank=1, pipeline=DISTRIBUTED, at="", args=()):
+            d = p.path("changed")
+            shutil.rmtree(d, ignore_errors=True)
+            shutil.copytree(data, d)
+            change(d)
+            env = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(ranks)}
+            if ranks == 1:
+                env = {k: v for k, v in os.environ.items() if not k.startswith("OMPI_COMM")}
+            more = ["--dataset", os.path.join(d, at) if at else d, "--set", 'replicas.places=["cpu:0"]', *args]
+            run = subprocess.run([PENSTOCK, "run", pipeline, "--run-dir", p.path("never"), *more], env=env, capture_output=True, text=True)
+            checked = subprocess.run([PENSTOCK, "check", pipeline, *more], env=env, capture_output=True, text=True)
+            assert run.returncode == 2 and checked.returncode == 2 and not glob.glob(p.path("never*")), (run, checked)
+            assert checked.stderr.replace("penstock check: ", "penstock run: ") == run.stderr, (run, checked)
+            return run.stderr
+
+        def part(d, k):
+            return os.path.join(d, f"part{k}")
+
+        def listed(**values):
+            def change(d):
+                path = os.path.join(d, "parts.json")
+                with open(path) as f:
+                    known = json.load(f)
+                with open(path, "w") as f:
+                    json.dump({**known, **values}, f)
+            return change
+
+        def other(d):
+            command("gen", "community", p.path("other"), "--vertices", "2000", "--seed", "4")
+            command("partition", p.path("other"), "--parts", 2, "--datasets", p.path("others"), "--quiet")
+            shutil.rmtree(part(d, 1))
+            shutil.copytree(part(p.path("others"), 1), part(d, 1))
+
+        def swapped(d):
+            shutil.rmtree(part(d, 1))
+            shutil.copytree(part(d, 0), part(d, 1))
+
+        def shorter(d):
+            rows = np.load(os.path.join(part(d, 1), "features.npy"))
+            np.save(os.path.join(part(d, 1), "features.npy"), rows[:-1])
+
+        assert "is cut into 2 parts, one for each rank, but there are 4 ranks: start 2 ranks (mpirun -n 2)" in refused(ranks=4)
+        assert "but there is 1 rank:" in refused(ranks=1)
+        assert "part 1 of " in (said := refused(lambda d: shutil.rmtree(part(d, 1)))) and "is missing: there is no " in said, said
+        assert "is another part of this cut: expected part 1 of the cut that" in refused(swapped)
+        assert "is a part of another dataset: expected part 1" in refused(other)
+        assert "is a part of another cut of this dataset" in refused(listed(first=[0, 999, 2000]))
+        assert '"first" is wrong' in refused(listed(first=[0]))
+        assert "this version is not known" in refused(listed(penstock_parts=2))
+        assert "this is no JSON" in refused(lambda d: open(os.path.join(d, "parts.json"), "w").close())
+        assert "features.npy" in refused(shorter)
+        assert "is part 1 of 2: name the directory that has parts.json" in refused(at="part1")
+        assert "and a stage disk reads only whole ones" in refused(pipeline=REPLICAS, args=WHOLE)
+        assert "eval_every is 1, which needs the features of all vertices" in refused(args=("--set", "stages.trainer.params.eval_every=1"))
+
+
+if __name__ == "__main__":
+    main()
