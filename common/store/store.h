@@ -71,11 +71,14 @@ struct pst_dataset_split {
     struct pst_array ids[3]; /* like split[] of pst_dataset; all empty while this split is the chosen one */
 };
 
-/* A dataset can be cut into parts (common/store/parted), one for each machine of a run. A part has all edges,
- * labels and splits, but only its own vertices' feature rows. */
+/* A dataset can be cut into parts (common/store/parted), one for each machine of a run. A part has all labels
+ * and splits, but only its own vertices' feature rows, and, if lists are cut, lists of neighbours. indptr is
+ * whole in any case. */
 struct pst_dataset_cut {
     int part, parts;                          /* parts 0: this is a whole dataset */
     int64_t first[PST_DATASET_PARTS_MAX + 1]; /* part k has rows of vertices first[k] to first[k + 1] - 1 */
+    bool lists;                               /* part k has edges first_edge[k] to first_edge[k + 1] - 1 */
+    int64_t first_edge[PST_DATASET_PARTS_MAX + 1]; /* all 0 unless lists */
 };
 
 struct pst_dataset {
@@ -86,7 +89,7 @@ struct pst_dataset {
     uint64_t stride_bytes;     /* from one feature row to the next */
     int64_t classes;           /* 0: no labels */
     struct pst_array indptr;   /* int64 (vertices + 1) */
-    struct pst_array indices;  /* int32 or int64 (edges) */
+    struct pst_array indices;  /* int32 or int64 (edges); of a part with lists: its edges */
     struct pst_array features; /* (vertices, stride); path empty if there are none. For stripes: all stripes
                                   as one array, whose path is not a file */
     int stripes;               /* 0: features is one file */
@@ -126,7 +129,7 @@ enum { PST_TRAIN, PST_VAL, PST_TEST };
  * except features. The error text lists all problems, one per line. */
 PST_API PST_MUST_USE pst_rc pst_dataset_open(struct pst_dataset *ds, const char *dir);
 /* The same, but it also opens a part of a cut dataset, which pst_dataset_open refuses (PST_E_UNSUPPORTED).
- * The rows of ds->features are then those of the part: see cut. */
+ * The rows of ds->features, and maybe those of ds->indices, are then those of the part: see cut. */
 PST_API PST_MUST_USE pst_rc pst_dataset_open_part(struct pst_dataset *ds, const char *dir);
 PST_API void pst_dataset_close(struct pst_dataset *ds);
 

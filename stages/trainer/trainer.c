@@ -589,7 +589,7 @@ const struct pst_stage_desc pst_stage = {
     .instances_max = 1, /* each instance would train its own model */
     .replicas = PST_REPLICAS_MEET,
     .dataset = "features:inputs=features,edges:loss=link,labels:loss=cross_entropy,targets:loss=mse,types,"
-               "parts:eval_every,evaluated:split",
+               "parts:eval_every,lists,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = pst_trainer_open,
     .on_event = on_event,

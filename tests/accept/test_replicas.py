@@ -195,6 +195,8 @@ def every_process_of_every_rank():
                 strike_rank(p, 2, rank, name)
             for name in ("sampler.0", "remote.0", "trainer.0", "memory-cpu:0", "ranks", "supervisor"):
                 strike_rank(p, 2, rank, name, slow=(), pipeline=DISTRIBUTED, data=cut(p, 2))
+            for name in ("sampler.0", "remote.0", "trainer.0"):
+                strike_rank(p, 2, rank, name, slow=(), pipeline=LISTS, data=cut(p, 2, True))
 
 
 @test
@@ -221,6 +223,8 @@ def parts_on_ranks_with_a_network_of_their_own():
     check_mpi()
     with Machines(NODES) as machines, Place() as p:
         one = trained(p, NODES, "--set", "stages.trainer.params.eval_every=0")
+        lists = run_ranks(p, NODES, 1, mpirun=machines.mpirun(p), pipeline=LISTS, data=cut(p, NODES, True))
+        assert outcome(lists.report) == one, lists
         result = run_ranks(p, NODES, 1, mpirun=machines.mpirun(p), pipeline=DISTRIBUTED, data=cut(p, NODES))
         assert outcome(result.report) == one, result
         for rank in range(NODES):

@@ -66,6 +66,9 @@ def manifests():
     part = {**root["arrays"], "features": array("features", "float32", 1, 4)}
     put("manifest", "part", json.dumps({**root, "penstock_dataset": 11, "arrays": part,
                                         "cut": {"dataset": "0123456789abcdef", "part": 1, "first": [0, 3, 4]}}))
+    lists = {**part, "indices": array("indices", "int32", 1)}
+    put("manifest", "lists", json.dumps({**root, "penstock_dataset": 11, "arrays": lists,
+                                         "cut": {"dataset": "0123456789abcdef", "part": 1, "first": [0, 3, 4], "first_edge": [0, 2, 3]}}))
     del root["arrays"]["features"]
     stripe = lambda k: {**array(f"features.{k}", "float32", 2, 4), "head": "0" * 16}
     put("manifest", "stripes", json.dumps({**root, "penstock_dataset": 5, "stripes": [stripe(0), stripe(1)]}))

@@ -2,6 +2,7 @@
 from replicating import *
 
 DISTRIBUTED = os.path.join(ROOT, "pipelines", "distributed.json")
+LISTS = os.path.join(ROOT, "pipelines", "distributed_lists.json")
 MPIRUN = shutil.which("mpirun")
 RANKS_END_S = 5 * (4 if SAN else 1)  # from a death in one rank to the end of all
 
@@ -20,7 +21,7 @@ def check_mpi():
 
 def program(p, replicas, run_dir, *args, pipeline=REPLICAS, data=None):
     return [PENSTOCK, "run", pipeline, "--dataset", data or p.data, "--run-dir", run_dir,
-            *map(str, settings(replicas)), *map(str, args)]
+            *map(str, settings(replicas, planner=pipeline != LISTS)), *map(str, args)]
 
 
 def start_ranks(p, ranks, replicas, *args, mpirun=(), **more):
@@ -36,11 +37,11 @@ def run_ranks(p, ranks, replicas, *args, code=0, **more):
     return result
 
 
-def cut(p, parts):
+def cut(p, parts, lists=False):
     """The small dataset, cut into parts."""
-    out = p.path(f"parts{parts}")
+    out = p.path(f"{'shares' if lists else 'parts'}{parts}")
     if not os.path.exists(out):
-        command("partition", p.data, "--parts", parts, "--datasets", out, "--quiet")
+        command("partition", p.data, "--parts", parts, "--datasets", out, "--quiet", *(["--lists"] if lists else []))
     return out
 
 

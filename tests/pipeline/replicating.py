@@ -6,10 +6,10 @@ EPOCHS = 2
 SEEDS = 800  # of the small dataset's training split
 
 
-def settings(replicas, device="cpu"):
+def settings(replicas, device="cpu", planner=True):
     places = json.dumps([f"{device}:{i}" for i in range(replicas)])
     return ["--set", f"replicas.places={places}", "--set", "params.batch=265", "--set", "params.threads=1",
-            "--set", "stages.planner.params.cpu_cache=64KiB", "--epochs", EPOCHS, "--quiet"]
+            *(("--set", "stages.planner.params.cpu_cache=64KiB") if planner else ()), "--epochs", EPOCHS, "--quiet"]
 
 
 def start(p, replicas, *args, **more):

@@ -176,7 +176,8 @@ static void test_descriptions(void **state)
     d = good;
     d.dataset = "features,splt:n";
     refused(&d, "dataset: expected features, labels, targets, edges or split:PARAM, which can be followed by "
-                ":PARAM=VALUE; or triples, types, vertices:PARAM, evaluated:PARAM or relations:PARAM (PARAM: "
+                ":PARAM=VALUE; or triples, types, lists, parts, parts:PARAM, vertices:PARAM, evaluated:PARAM "
+                "or relations:PARAM (PARAM: "
                 "the name "
                 "of a parameter), found \"splt:n\"");
     d.dataset = "vertices:m";

@@ -205,7 +205,7 @@ static const struct edit edits[] = {
     {"\"penstock_dataset\": 1", "\"penstock_dataset\": 10, \"cut\": {}", "unknown key 'cut'"},
     {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11, \"cut\": 1", "cut: expected an object"},
     {"\"penstock_dataset\": 1", "\"penstock_dataset\": 11, \"cut\": {}",
-     "cut.first: expected a list of 2 to 17"},
+     "cut.first: expected a list of 2 to 17 numbers"},
     {"\"penstock_dataset\": 1",
      "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 2, \"first\": [0, 2, "
      "4]}",
@@ -216,7 +216,7 @@ static const struct edit edits[] = {
     {"\"penstock_dataset\": 1",
      "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 0, \"first\": [0, -2, "
      "4]}",
-     "cut.first[1]: expected a vertex"},
+     "cut.first[1]: expected a number of 0 or more"},
     {"\"penstock_dataset\": 1",
      "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 0, \"first\": [0, 4, "
      "4]}",
@@ -225,6 +225,16 @@ static const struct edit edits[] = {
      "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 1, \"first\": [0, 2, "
      "4]}",
      "arrays.features.shape: expected 2 rows, found 4"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 1, \"first\": [0, 2, "
+     "4], "
+     "\"first_edge\": [0, 3]}",
+     "cut.first_edge: expected as many numbers as in cut.first"},
+    {"\"penstock_dataset\": 1",
+     "\"penstock_dataset\": 11, \"cut\": {\"dataset\": \"0123456789abcdef\", \"part\": 1, \"first\": [0, 2, "
+     "4], "
+     "\"first_edge\": [0, 1, 3]}",
+     "arrays.indices.shape: expected 2 rows, found 3"},
     {"\"vertices\": 4", "\"vertices\": 5", "indptr.shape: expected 6 rows, found 5"},
     {"\"vertices\": 4", "\"vertices\": -4", "vertices: expected 0 to"},
     {"\"vertices\": 4", "\"vertices\": 4.0", "vertices: expected an integer"},

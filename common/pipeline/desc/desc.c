@@ -384,7 +384,7 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "targets") == 0 ||
             strcmp(word, "edges") == 0 || strcmp(word, "triples") == 0 || strcmp(word, "types") == 0 ||
-            strcmp(word, "parts") == 0)
+            strcmp(word, "parts") == 0 || strcmp(word, "lists") == 0)
             continue;
         bool known = is_conditional(desc, word);
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -394,9 +394,8 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
             return pst_fail(
                 PST_E_FORMAT,
                 "%s: dataset: expected features, labels, targets, edges or split:PARAM, which can be "
-                "followed by :PARAM=VALUE; or triples, types, parts, parts:PARAM, vertices:PARAM, "
-                "evaluated:PARAM "
-                "or relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
+                "followed by :PARAM=VALUE; or triples, types, lists, parts, parts:PARAM, vertices:PARAM, "
+                "evaluated:PARAM or relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
                 file, word);
     }
     return PST_OK;

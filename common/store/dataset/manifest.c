@@ -303,7 +303,7 @@ void pst_manifest_check(const struct pst_manifest *m, struct pst_problems *probl
     check_entry(m, PST_ARRAY_INDPTR, true, PST_I64, m->vertices + 1, problems);
     enum pst_dtype ids = m->array[PST_ARRAY_INDICES].dtype;
     check_entry(m, PST_ARRAY_INDICES, true, ids == PST_I64 ? PST_I64 : pst_manifest_id_dtype(m->vertices),
-                m->edges, problems);
+                pst_manifest_index_rows(m), problems);
     pst_manifest_check_features(&m->array[PST_ARRAY_FEATURES], "arrays.features",
                                 pst_manifest_feature_rows(m), m->feature_dim, m->stride_bytes, problems);
     pst_manifest_check_cut(m, problems);

@@ -38,8 +38,9 @@ uint64_t pst_manifest_read_sum(json_t *object, const char *where, const char *ke
 void pst_manifest_read_cut(struct pst_manifest *m, json_t *root, struct pst_problems *problems);
 void pst_manifest_check_cut(const struct pst_manifest *m, struct pst_problems *problems);
 void pst_manifest_write_cut(const struct pst_manifest *m, json_t *root);
-/* How many rows of features there must be. */
+/* How many rows of features, and how many indices, there must be. */
 int64_t pst_manifest_feature_rows(const struct pst_manifest *m);
+int64_t pst_manifest_index_rows(const struct pst_manifest *m);
 
 /* manifest_splits.c: several splits. */
 void pst_manifest_read_splits(struct pst_manifest *m, json_t *root, struct pst_problems *problems);

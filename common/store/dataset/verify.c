@@ -72,11 +72,13 @@ static void check_order(struct verify *v, int64_t at, int64_t id)
 
 static void check_indices(struct verify *v, const void *x, int64_t first, int64_t n)
 {
+    const struct pst_dataset_cut *cut = &v->ds.cut;
+    const int64_t before = cut->lists ? cut->first_edge[cut->part] : 0; /* edges of other parts */
     for (int64_t i = 0; i < n; i++) {
         const int64_t id = v->ds.indices.dtype == PST_I32 ? ((const int32_t *)x)[i] : ((const int64_t *)x)[i];
         check_id(v, first + i, id);
         if (v->ordered)
-            check_order(v, first + i, id);
+            check_order(v, before + first + i, id);
     }
 }
 

@@ -404,6 +404,32 @@ pst_rc pst_derive_features(const struct pst_dataset *ds, struct pst_build *b,
 
 #define PART_BYTES (4u << 20) /* of rows that are copied at a time */
 
+/* The lists of neighbours of the part's vertices. */
+static pst_rc copy_lists(const struct pst_dataset *ds, struct pst_build *b, const struct pst_dataset_cut *cut,
+                         struct pst_progress *progress)
+{
+    const struct pst_array *a = &ds->indices;
+    const uint64_t item = pst_dtype_bytes(a->dtype);
+    const int64_t first = cut->first_edge[cut->part], end = cut->first_edge[cut->part + 1];
+    const char *from = (const char *)a->map + (uint64_t)first * item;
+    const uint64_t bytes = (uint64_t)(end - first) * item;
+    struct pst_array_writer w = {.fd = -1};
+    pst_progress_begin(progress, "neighbours", bytes, true);
+    pst_rc rc = pst_build_array(b, PST_ARRAY_INDICES, a->dtype, 1, (int64_t[2]){end - first, 1}, &w);
+    for (uint64_t at = 0; at < bytes && rc == PST_OK; at += PART_BYTES) {
+        const uint64_t n = bytes - at < PART_BYTES ? bytes - at : PART_BYTES;
+        rc = pst_array_write(&w, from + at, n);
+        if (rc == PST_OK)
+            rc = pst_progress_add(progress, n);
+    }
+    if (rc == PST_OK)
+        rc = pst_build_array_end(b, PST_ARRAY_INDICES, &w);
+    if (rc == PST_OK)
+        pst_progress_end(progress);
+    pst_array_writer_release(&w);
+    return rc;
+}
+
 static pst_rc copy_part(const struct pst_dataset *ds, struct pst_build_row_writer *w, int64_t first,
                         int64_t end, struct pst_progress *progress)
 {
@@ -436,7 +462,10 @@ pst_rc pst_derive_part(const struct pst_dataset *ds, struct pst_build *b, const 
     const int64_t first = cut->first[cut->part], end = cut->first[cut->part + 1];
     struct pst_build_row_writer w;
     assert(ds->cut.parts == 0 && ds->vertex_types == 0 && ds->feature_dim > 0);
-    pst_rc rc = adopt_but(ds, b, PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
+    static_assert(PST_ARRAY_INDICES + 1 == PST_ARRAY_FEATURES, "these two can be left out together");
+    pst_rc rc = adopt_but(ds, b, cut->lists ? PST_ARRAY_INDICES : PST_ARRAY_FEATURES, PST_ARRAY_FEATURES);
+    if (rc == PST_OK && cut->lists)
+        rc = copy_lists(ds, b, cut, progress);
     if (rc != PST_OK)
         return rc;
     b->manifest.cut = *cut;

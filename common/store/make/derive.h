@@ -43,7 +43,8 @@ PST_API PST_MUST_USE pst_rc pst_derive_features(const struct pst_dataset *ds, st
                                                 struct pst_progress *progress);
 
 /* One part of a cut of a whole dataset whose vertices have features and are of one type: the feature rows of
- * the part's vertices, and everything else of ds. PST_E_IO, PST_E_NOMEM. */
+ * the part's vertices, their lists of neighbours if the cut has lists, and everything else of ds. PST_E_IO,
+ * PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_derive_part(const struct pst_dataset *ds, struct pst_build *b,
                                             const struct pst_dataset_cut *cut, struct pst_progress *progress);
 

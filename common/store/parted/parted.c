@@ -75,12 +75,19 @@ static pst_rc write_part(const struct pst_dataset *ds, const char *dir, const st
     return rc;
 }
 
+static json_t *list_of(const int64_t *first, int parts)
+{
+    json_t *list = json_array();
+    for (int k = 0; k <= parts; k++)
+        (void)json_array_append_new(list, json_integer((json_int_t)first[k]));
+    return list;
+}
+
 static pst_rc write_list(const struct pst_dataset *ds, const char *path, const struct pst_dataset_cut *cut)
 {
-    json_t *first = json_array();
-    for (int k = 0; k <= cut->parts; k++)
-        (void)json_array_append_new(first, json_integer((json_int_t)cut->first[k]));
-    json_t *root = json_pack("{si ss so}", "penstock_parts", FORMAT, "dataset", ds->digest, "first", first);
+    json_t *root = json_pack("{si ss so so*}", "penstock_parts", FORMAT, "dataset", ds->digest, "first",
+                             list_of(cut->first, cut->parts), "first_edge",
+                             cut->lists ? list_of(cut->first_edge, cut->parts) : NULL);
     char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (text == NULL)
@@ -90,7 +97,30 @@ static pst_rc write_list(const struct pst_dataset *ds, const char *path, const s
     return rc;
 }
 
-pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts,
+/* Where the lists of each part begin. */
+static pst_rc cut_lists(const struct pst_dataset *ds, struct pst_dataset_cut *cut)
+{
+    const int64_t *indptr = ds->indptr.map;
+    if (ds->edge_relation.map != NULL || ds->edge_weights.map != NULL || ds->edge_times.map != NULL)
+        return pst_fail(
+            PST_E_ARG,
+            "%s has relations, weights or times of edges, so its lists of neighbours cannot be cut: "
+            "leave --lists out",
+            ds->dir);
+    cut->lists = true;
+    for (int k = 0; k <= cut->parts; k++)
+        cut->first_edge[k] = indptr[cut->first[k]];
+    for (int k = 0; k < cut->parts; k++)
+        if (cut->first_edge[k + 1] <= cut->first_edge[k])
+            return pst_fail(
+                PST_E_ARG,
+                "part %d of %s would have no edges, so its lists of neighbours cannot be cut: leave "
+                "--lists out",
+                k, ds->dir);
+    return PST_OK;
+}
+
+pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts, bool lists,
                         struct pst_progress *progress)
 {
     char list[PST_PATH_MAX];
@@ -103,6 +133,8 @@ pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts
         rc = pst_file_make_parents(list);
     for (int k = 0; k <= parts; k++)
         cut.first[k] = (int64_t)((__int128)ds->vertices * k / parts);
+    if (rc == PST_OK && lists)
+        rc = cut_lists(ds, &cut);
     for (; cut.part < parts && rc == PST_OK; cut.part++)
         rc = write_part(ds, dir, &cut, progress);
     return rc == PST_OK ? write_list(ds, list, &cut) : rc;
@@ -134,8 +166,14 @@ static pst_rc parse(struct list *list, const json_t *root)
         return wrong_list(list, "\"first\" is wrong");
     (void)snprintf(list->digest, sizeof list->digest, "%s", digest);
     list->cut.parts = (int)n - 1;
-    for (size_t k = 0; k < n; k++)
+    const json_t *edges = json_object_get(root, "first_edge");
+    list->cut.lists = edges != NULL;
+    if (edges != NULL && json_array_size(edges) != n)
+        return wrong_list(list, "\"first_edge\" is wrong");
+    for (size_t k = 0; k < n; k++) {
         list->cut.first[k] = (int64_t)json_integer_value(json_array_get(first, k));
+        list->cut.first_edge[k] = (int64_t)json_integer_value(json_array_get(edges, k));
+    }
     return PST_OK;
 }
 
@@ -172,7 +210,8 @@ static pst_rc check_part(const struct pst_dataset *ds, const struct list *list, 
     const char *what = a->parts == 0                           ? "a whole dataset"
                        : strcmp(ds->digest, list->digest) != 0 ? "a part of another dataset"
                        : a->parts != b->parts                  ? "a part of another cut of this dataset"
-                       : memcmp(a->first, b->first, sizeof a->first) != 0
+                       : memcmp(a->first, b->first, sizeof a->first) != 0 ||
+                               memcmp(a->first_edge, b->first_edge, sizeof a->first_edge) != 0
                            ? "a part of another cut of this dataset"
                        : a->part != part ? "another part of this cut"
                                          : NULL;

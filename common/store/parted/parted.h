@@ -11,10 +11,11 @@
 PST_BEGIN_DECLS
 
 /* Cuts a whole dataset into 2 to PST_DATASET_PARTS_MAX parts: equally many neighbouring vertices each, or one
- * more. parts.json is written last. PST_E_ARG: the dataset has types, no features, or fewer vertices than
- * parts. PST_E_STATE: dir has parts already, or is a dataset. PST_E_IO, PST_E_NOMEM. */
+ * more. lists: the parts divide the lists of neighbours, too. parts.json is written last. PST_E_ARG: the
+ * dataset has types, no features, or fewer vertices than parts; with lists, it has other arrays of edges, or
+ * a part would have no edges. PST_E_STATE: dir has parts already, or is a dataset. PST_E_IO, PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts,
-                                             struct pst_progress *progress);
+                                             bool lists, struct pst_progress *progress);
 
 /* Opens what rank `rank` of `ranks` reads of dir: its part, if dir has parts; else the whole dataset. The
  * caller closes it. PST_E_ARG: there are more or fewer parts than ranks, or dir itself is a part.

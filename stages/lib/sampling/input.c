@@ -107,6 +107,11 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
     pst_rc rc = pst_dataset_open_part(&in->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
         rc = pst_rows_join_types(&in->ds);
+    if (rc == PST_OK && in->ds.cut.lists && own == NULL)
+        rc = pst_fail(PST_E_UNSUPPORTED,
+                      "%s has only some lists of neighbours, and this stage needs all: use the stage "
+                      "remote_sampler, without a planner",
+                      in->ds.dir);
     if (rc == PST_OK)
         rc = open_fanout(in, &params->fanout);
     if (rc == PST_OK)

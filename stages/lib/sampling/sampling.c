@@ -524,6 +524,14 @@ pst_rc pst_sampling_on_event(struct pst_sampling *s, const struct pst_event *eve
     return p->pieces.depth > 0 ? fill_credit(s, p) : pst_sampling_send_empty(s, p, &s->now);
 }
 
+bool pst_sampling_between_batches(const struct pst_sampling *s)
+{
+    for (uint32_t i = 0; i < s->npending; i++)
+        if (s->pending[i].used)
+            return false;
+    return true;
+}
+
 /* ---- close -------------------------------------------------------------------------------------- */
 
 void pst_sampling_close(struct pst_sampling *s)

@@ -177,5 +177,8 @@ PST_API PST_MUST_USE pst_rc pst_sampling_on_event(struct pst_sampling *s, const 
 /* Reports, then frees. */
 PST_API void pst_sampling_close(struct pst_sampling *s);
 
+/* Are all batches complete that the stage has begun? On a CPU, without topology ssd. */
+PST_API bool pst_sampling_between_batches(const struct pst_sampling *s);
+
 PST_END_DECLS
 #endif

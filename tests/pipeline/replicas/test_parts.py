@@ -1,6 +1,7 @@
-"""Ranks that have only a part of the features each (`penstock partition --datasets`, pipelines/distributed.json): the
-weights are those of one whole dataset, and the rows and bytes that ranks send each other are what the cut says. A death
-ends all ranks, a stopped run goes on, and parts that do not fit are refused before anything starts."""
+"""Ranks that have only a part of the features each (`penstock partition --datasets`, pipelines/distributed.json), or of
+the lists of neighbours, too (--lists, distributed_lists.json): the weights are those of one whole dataset, and the rows,
+ids and bytes that ranks send each other are what the cut says. A death ends all ranks, a stopped run goes on, and parts
+that do not fit are refused before anything starts."""
 import struct
 
 import numpy as np
@@ -8,6 +9,7 @@ from ranking import *
 
 WHOLE = ("--set", "stages.trainer.params.eval_every=0")
 WORD = 8  # bytes of an id, and of the word that a rank puts before them
+HEAD = 5  # such words before the vertices of a hop
 MAGIC = 0x3173646963617274  # of a trace of ids
 
 
@@ -46,6 +48,11 @@ def by_rank(remote, name, ranks):
     return [remote[f"{name}_{rank}"] for rank in range(ranks)]
 
 
+def row_items(remote, ranks):
+    """Bytes that a rank sends for the rows of its slots, and of others'."""
+    return WORD * ((ranks - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"]
+
+
 def check_counts(run_dir, ids, data, cached):
     """Rows and bytes of each rank, from the ids of its batches and the parts' borders. cached: ids, by rank."""
     ranks = len(ids)
@@ -65,7 +72,7 @@ def check_counts(run_dir, ids, data, cached):
         remote, mpi = report["remote"], report["mpi"]
         assert by_rank(remote, "served_to", ranks) == asked[:, rank].tolist(), (rank, remote, asked)
         assert report["io"]["rows"] == remote["own_rows"] + remote["served_rows"], report["io"]
-        items = (WORD * ((ranks - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"])
+        items = row_items(remote, ranks)
         assert mpi["item_bytes"] == items, (rank, mpi, items)
         least = items + mpi["tree_bytes"]
         assert least <= mpi["sent_bytes"] <= 1.02 * least, (rank, mpi, least)
@@ -89,12 +96,20 @@ def parts_have_their_rows_only():
             assert m["penstock_dataset"] == 11 and m["cut"]["part"] == part and m["cut"]["first"] == first
             assert {k: v for k, v in m["arrays"].items() if k != "features"} == {k: v for k, v in whole["arrays"].items() if k != "features"}
             command("verify", own, "--quiet")
+        shares = cut(p, 3, True)
+        indptr, indices = (np.load(os.path.join(p.data, name + ".npy")) for name in ("indptr", "indices"))
+        for part in range(3):
+            own, edges = os.path.join(shares, f"part{part}"), [int(indptr[v]) for v in first]
+            assert manifest(own)["cut"]["first_edge"] == edges
+            assert np.array_equal(np.load(os.path.join(own, "indices.npy")), indices[edges[part]:edges[part + 1]])
+            command("verify", own, "--quiet")
         for args in (("inspect", data), ("inspect", os.path.join(data, "part1")), ("features", os.path.join(data, "part1"), p.path("no"), "--dim", 2),
                      ("partition", os.path.join(data, "part1"), "--parts", 2, "--datasets", p.path("no"))):
             said = command(*args, code=None)
             assert said.returncode != 0 and "cut dataset" in said.stderr and "use the whole dataset here" in said.stderr, (args, said)
         for args, expected in ((("--parts", 3, "--datasets", data), "parts.json exists"), (("--parts", 17, "--datasets", "x"), "expected 2 to 16, found 17"),
                                (("--parts", 2, "--datasets", p.data), "dataset.json exists"),
+                               (("--parts", 2, "--out", "x.npy", "--lists"), "--lists requires --datasets DIR"),
                                (("--datasets", "x"), "or --parts and --datasets")):
             said = command("partition", p.data, *args, code=None)
             assert said.returncode != 0 and expected in said.stderr, (args, said)
@@ -124,6 +139,38 @@ def parts_train_as_the_whole_does():
         assert said.returncode != 0 and "use the whole dataset here" in said.stderr, said
         command("infer", run.run_dir, "--dataset", p.data, "--out", out, "--quiet")
         assert len(np.load(out)) == 2000
+
+
+@test
+def lists_train_as_the_whole_does():
+    """The vertices of all hops are those of one machine: each rank has drawn for itself or has asked the list's owner."""
+    check_mpi()
+    with Place() as p:
+        one = trained(p, 4, *WHOLE)
+        alone = p.run(LISTS, *settings(4, planner=False)).report  # on one machine, with a whole dataset
+        assert outcome(alone) == one and alone["remote_lists"]["asked_vertices"] == 0, alone
+        for ranks, replicas in ((4, 1), (2, 2)):
+            run = run_ranks(p, ranks, replicas, pipeline=LISTS, data=cut(p, ranks, True))
+            assert outcome(run.report) == one, (ranks, replicas, run)
+            reports = [report_of(run.run_dir, rank) for rank in range(ranks)]
+            lists = [report["remote_lists"] for report in reports]
+            assert sum(x["own_vertices"] + x["asked_vertices"] for x in lists) == alone["remote_lists"]["own_vertices"], lists
+            for a in range(ranks):
+                assert by_rank(lists[a], "asked_of", ranks) == [x[f"served_to_{a}"] for x in lists], lists
+                assert lists[a][f"asked_of_{a}"] == 0 < min(lists[a][f"asked_of_{b}"] for b in range(ranks) if b != a), lists
+                items = WORD * (HEAD * (ranks - 1) * lists[a]["rounds"] + lists[a]["asked_vertices"] + lists[a]["served_neighbours"])
+                assert reports[a]["mpi"]["item_bytes"] == items + row_items(reports[a]["remote"], ranks), (a, reports[a])
+            # of the whole graph's edges, each rank has its own
+            assert sum(report["dataset"]["part"]["edges"] for report in reports) == alone["dataset"]["edges"]
+
+
+@test
+def settings_that_need_all_lists():
+    with Place() as p:
+        for name, value, expected in (("algorithm", "labor", 'algorithm must be "uniform"'), ("margin", 0.5, "margin must be at least 1"),
+                                      ("topology", "memory", 'topology must be "mmap"')):
+            run = p.run(LISTS, *settings(2, planner=False), "--set", f"stages.sampler.params.{name}={value}", code=1)
+            assert expected in run.err and "use the stage sampler and a dataset that is cut without --lists" in run.err, run
 
 
 @test
@@ -210,6 +257,19 @@ def parts_that_do_not_fit_are_refused():
             rows = np.load(os.path.join(part(d, 1), "features.npy"))
             np.save(os.path.join(part(d, 1), "features.npy"), rows[:-1])
 
+        shares = cut(p, 2, True)
+
+        def as_lists(d):
+            shutil.rmtree(d)
+            shutil.copytree(shares, d)
+
+        def mixed(d):
+            as_lists(d)
+            shutil.rmtree(part(d, 1))
+            shutil.copytree(part(data, 1), part(d, 1))
+
+        assert "divide the lists of neighbours, too" in (said := refused(as_lists)) and "a stage planner needs all lists" in said, said
+        assert "is a part of another cut of this dataset" in refused(mixed, pipeline=LISTS)
         assert "is cut into 2 parts, one for each rank, but there are 4 ranks: start 2 ranks (mpirun -n 2)" in refused(ranks=4)
         assert "but there is 1 rank:" in refused(ranks=1)
         assert "part 1 of " in (said := refused(lambda d: shutil.rmtree(part(d, 1)))) and "is missing: there is no " in said, said

@@ -19,7 +19,7 @@ static const char usage[] =
     "usage: penstock partition DATASET --partitions P --out FILE [OPTION]...\n"
     "       penstock partition --check FILE\n"
     "       penstock partition DATASET --parts K --out FILE.npy [--memory BYTES] [--seed N]\n"
-    "       penstock partition DATASET --parts K --datasets DIR\n"
+    "       penstock partition DATASET --parts K --datasets DIR [--lists]\n"
     "Assigns the dataset's vertices to P equal partitions, and sorts the training edges into P x P buckets: "
     "the\n"
     "partition of the source, and that of the destination. Training then needs the embeddings of two "
@@ -35,6 +35,8 @@ static const char usage[] =
     "  --partitions P   1 to 256\n"
     "  --parts K        1 to 64; with --datasets 2 to 16\n"
     "  --datasets DIR   write the parts as datasets to a new directory: DIR/part0, ..., and DIR/parts.json\n"
+    "  --lists          with --datasets: each part has only the lists of neighbours of its own vertices, "
+    "too\n"
     "  --out FILE       write the buckets to FILE, which is replaced if it exists\n"
     "  --assign HOW     random (default): vertices are shuffled; id: neighbouring ids share a partition\n"
     "  --seed N         of the shuffle (default 0)\n"
@@ -50,7 +52,7 @@ struct partition_args {
     int assign;
     uint64_t memory_bytes;
     const char *dataset, *out, *check, *datasets;
-    bool quiet;
+    bool quiet, lists;
 };
 
 static pst_rc describe(const char *path)
@@ -113,20 +115,19 @@ static pst_rc cut(const struct partition_args *args)
     if (rc != PST_OK)
         return rc;
     const long long rows = (long long)(ds.vertices / args->parts), stride = (long long)ds.stride_bytes;
-    rc = pst_parted_write(&ds, args->datasets, (int)args->parts, &progress);
+    rc = pst_parted_write(&ds, args->datasets, (int)args->parts, args->lists, &progress);
     if (rc == PST_OK)
-        printf(
-            "%s: %lld parts with all %lld edges, each with the feature rows of %lld%s vertices, %lld bytes "
-            "a row\n",
-            args->datasets, (long long)args->parts, (long long)ds.edges, rows,
-            ds.vertices % args->parts != 0 ? " or one more" : "", stride);
+        printf("%s: %lld parts with %s %lld edges, each with the feature rows of %lld%s vertices, %lld bytes "
+               "a row\n",
+               args->datasets, (long long)args->parts, args->lists ? "a share of" : "all",
+               (long long)ds.edges, rows, ds.vertices % args->parts != 0 ? " or one more" : "", stride);
     pst_dataset_close(&ds);
     return rc;
 }
 
 /* ---- options ---------------------------------------------------------------------------------------- */
 
-enum option_code { PARTITIONS = 1000, PARTS, OUT, DATASETS, ASSIGN, SEED, MEMORY, QUIET, CHECK };
+enum option_code { PARTITIONS = 1000, PARTS, OUT, DATASETS, LISTS, ASSIGN, SEED, MEMORY, QUIET, CHECK };
 
 static pst_rc take_option(struct partition_args *args, int code, const char *text)
 {
@@ -135,6 +136,7 @@ static pst_rc take_option(struct partition_args *args, int code, const char *tex
     case PARTS: return option_int("--parts", text, 1, 64, &args->parts);
     case OUT: args->out = text; return PST_OK;
     case DATASETS: args->datasets = text; return PST_OK;
+    case LISTS: args->lists = true; return PST_OK;
     case ASSIGN:
         args->assign = pst_parts_assign_of(text);
         return args->assign >= 0 ? PST_OK
@@ -162,6 +164,8 @@ static pst_rc settle(struct partition_args *args, int argc, char **argv)
         return pst_fail(PST_E_ARG,
                         "expected the options --partitions and --out, --parts and --out, or --parts "
                         "and --datasets");
+    if (args->lists && args->datasets == NULL)
+        return pst_fail(PST_E_ARG, "--lists requires --datasets DIR");
     if (args->datasets != NULL && (args->parts < 2 || args->parts > PST_DATASET_PARTS_MAX))
         return pst_fail(PST_E_ARG, "--parts: with --datasets, expected 2 to %d, found %lld",
                         PST_DATASET_PARTS_MAX, (long long)args->parts);
@@ -175,6 +179,7 @@ static int parse(int argc, char **argv, struct partition_args *args)
                                             {"parts", required_argument, NULL, PARTS},
                                             {"out", required_argument, NULL, OUT},
                                             {"datasets", required_argument, NULL, DATASETS},
+                                            {"lists", no_argument, NULL, LISTS},
                                             {"assign", required_argument, NULL, ASSIGN},
                                             {"seed", required_argument, NULL, SEED},
                                             {"memory", required_argument, NULL, MEMORY},

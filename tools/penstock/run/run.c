@@ -346,9 +346,10 @@ static json_t *describe_dataset(const struct pst_pipeline *pl, const struct pst_
                               "feature_bytes", (json_int_t)feature_bytes);
     if (ds->cut.parts > 0)
         (void)json_object_set_new(about, "part",
-                                  json_pack("{si si sI sI}", "number", ds->cut.part, "parts", ds->cut.parts,
-                                            "first", (json_int_t)ds->features.first_row, "rows",
-                                            (json_int_t)rows));
+                                  json_pack("{si si sI sI sI}", "number", ds->cut.part, "parts",
+                                            ds->cut.parts, "first", (json_int_t)ds->features.first_row,
+                                            "rows", (json_int_t)rows, "edges",
+                                            (json_int_t)ds->indices.shape[0]));
     if (ds->splits > 0) /* dataset_suits has chosen one */
         (void)json_object_set_new(about, "split", json_string(ds->named_split[ds->chosen].name));
     return about;
@@ -392,6 +393,8 @@ static pst_rc note_facts(struct pst_run_options *opt, const struct pst_dataset *
     char digest[PST_FILE_DIGEST_BYTES] = "";
     for (int k = 0; k < ds->cut.parts; k++)
         (void)json_array_append_new(first, json_integer((json_int_t)ds->cut.first[k]));
+    if (ds->cut.lists)
+        (void)json_array_append_new(first, json_string("with lists"));
     const pst_rc rc = opt->resume && opt->ranks > 1 ? pst_file_digest(opt->resume, digest) : PST_OK;
     opt->facts = json_pack("{ss ss ss so}", "the version of Penstock", command_release(),
                            "the commit of Penstock", command_commit(), "the digest of the checkpoint", digest,

@@ -239,6 +239,7 @@ static void check_parts(struct check *c)
         const struct pst_pipeline_stage_spec *stage = &c->pl->stages[s];
         char path[PST_JSON_PATH_MAX], param[PST_NAME_MAX];
         const char *needs = stage->caps.desc->dataset;
+        char none[PST_NAME_MAX];
         const bool reads = needs != NULL && needs[0] != '\0', can = can_use(needs, "parts", param);
         if (stage->replica > 0)
             continue;
@@ -249,6 +250,13 @@ static void check_parts(struct check *c)
                 "dataset %s is a part of a cut dataset, and a stage %s reads only whole ones: use "
                 "the whole dataset, or a pipeline such as distributed.json, where the stage remote "
                 "brings the rows of other parts",
+                ds->dir, stage->caps.desc->name);
+        else if (reads && ds->cut.lists && !can_use(needs, "lists", none))
+            pst_json_error(
+                &c->pl->doc, c->diag, path,
+                "the parts of the dataset divide the lists of neighbours, too (%s), and a stage %s "
+                "needs all lists: cut the dataset without --lists, or use a pipeline such as "
+                "distributed_lists.json, which has the stage remote_sampler and no planner",
                 ds->dir, stage->caps.desc->name);
         else if (param[0] != '\0' && json_integer_value(json_object_get(stage->params, param)) > 0) {
             pst_pipeline_param_path(c->pl, stage->name, param, path);

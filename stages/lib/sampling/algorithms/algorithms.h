@@ -18,7 +18,7 @@ PST_BEGIN_DECLS
 
 #define PST_SAMPLING_ALGORITHMS(X) X(uniform) X(labor) X(ladies) X(weighted) X(typed) X(temporal) X(buffered)
 
-#define PST_SAMPLING_ABI 7 /* version of struct pst_sampling_algorithm and of the structures that it uses */
+#define PST_SAMPLING_ABI 8 /* version of struct pst_sampling_algorithm and of the structures that it uses */
 
 struct pst_dataset;
 struct pst_device;
