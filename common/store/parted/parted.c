@@ -57,13 +57,30 @@ static pst_rc check_whole(const struct pst_dataset *ds, const char *dir, int par
     return PST_OK;
 }
 
-/* Takes the place of what a killed command left. */
+/* A killed command may have left a part, which is replaced. Another dataset is not. */
+static pst_rc check_place(const char *path)
+{
+    struct pst_dataset there;
+    char manifest[PST_PATH_MAX];
+    pst_rc rc = path_in(path, "dataset.json", manifest);
+    if (rc != PST_OK || access(manifest, F_OK) != 0)
+        return rc;
+    const bool part = pst_dataset_open_part(&there, path) == PST_OK && there.cut.parts > 0;
+    pst_dataset_close(&there);
+    return part ? PST_OK
+                : pst_fail(PST_E_STATE,
+                           "%s is a dataset, but no part of one: choose another directory for the parts",
+                           path);
+}
+
 static pst_rc write_part(const struct pst_dataset *ds, const char *dir, const struct pst_dataset_cut *cut,
                          struct pst_progress *progress)
 {
     char path[PST_PATH_MAX];
     struct pst_build b;
     pst_rc rc = part_path(dir, cut->part, path);
+    if (rc == PST_OK)
+        rc = check_place(path);
     if (rc == PST_OK)
         rc = pst_build_begin(&b, path, true);
     if (rc != PST_OK)
@@ -129,12 +146,12 @@ pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts
     pst_rc rc = check_whole(ds, dir, parts);
     if (rc == PST_OK)
         rc = path_in(dir, PST_DATASET_PARTS_FILE, list);
-    if (rc == PST_OK)
-        rc = pst_file_make_parents(list);
     for (int k = 0; k <= parts; k++)
         cut.first[k] = (int64_t)((__int128)ds->vertices * k / parts);
     if (rc == PST_OK && lists)
         rc = cut_lists(ds, &cut);
+    if (rc == PST_OK)
+        rc = pst_file_make_parents(list);
     for (; cut.part < parts && rc == PST_OK; cut.part++)
         rc = write_part(ds, dir, &cut, progress);
     return rc == PST_OK ? write_list(ds, list, &cut) : rc;

@@ -113,6 +113,23 @@ def parts_have_their_rows_only():
                                (("--datasets", "x"), "or --parts and --datasets")):
             said = command("partition", p.data, *args, code=None)
             assert said.returncode != 0 and expected in said.stderr, (args, said)
+        with open(p.path("edges"), "w") as f:
+            f.write("a,b\nc,b\n")
+        command("import", "csv", p.path("edges"), p.path("tiny"), "--ids", "strings", "--header", "no", "--quiet")
+        command("features", p.path("tiny"), "--dim", 2, "--quiet")
+        weighted = p.path("weighted")
+        command("gen", "rmat", weighted, "--vertices", 64, "--edges", 200, "--edge-weights", "--quiet")
+        for source, args, expected in ((p.path("tiny"), (3, "--lists"), "part 0 of "), (p.path("tiny"), (4,), "too few for 4 parts"),
+                                       (weighted, (2, "--lists"), "has relations, weights or times of edges")):
+            said = command("partition", source, "--datasets", p.path("no"), "--parts", *args, code=None)
+            assert said.returncode != 0 and expected in said.stderr, (args, said)
+        os.mkdir(p.path("taken"))
+        shutil.copytree(p.path("tiny"), os.path.join(p.path("taken"), "part1"))
+        said = command("partition", p.data, "--parts", 2, "--datasets", p.path("taken"), code=None)
+        assert said.returncode != 0 and "part1 is a dataset, but no part of one" in said.stderr, said
+        shutil.rmtree(os.path.join(p.path("taken"), "part1"))  # part0 is what a killed command leaves
+        command("partition", p.data, "--parts", 3, "--datasets", p.path("taken"), "--quiet")
+        assert manifest(os.path.join(p.path("taken"), "part0"))["cut"]["first"] == first
         typed = p.path("typed")
         command("gen", "typed", typed, "--vertices", 400)
         assert "several types of vertices" in command("partition", typed, "--parts", 2, "--datasets", p.path("no"), code=None).stderr
@@ -171,6 +188,17 @@ def settings_that_need_all_lists():
                                       ("topology", "memory", 'topology must be "mmap"')):
             run = p.run(LISTS, *settings(2, planner=False), "--set", f"stages.sampler.params.{name}={value}", code=1)
             assert expected in run.err and "use the stage sampler and a dataset that is cut without --lists" in run.err, run
+
+
+@test
+def ranks_with_different_cuts_refuse_to_start():
+    check_mpi()
+    with Place() as p:
+        run_dir = p.path("run")
+        run = Running([MPIRUN, "-n", "1", *program(p, 1, run_dir, pipeline=LISTS, data=cut(p, 2)), ":", "-n", "1",
+                       *program(p, 1, run_dir, pipeline=LISTS, data=cut(p, 2, True))], run_dir).wait(60)
+        assert run.code == 1 and 'the first vertex of each part is [0,1000] on rank 0 ' in run.err, run
+        assert 'but [0,1000,"with lists"] on rank 1 (' in run.err and "nothing was started" in run.err, run
 
 
 @test
