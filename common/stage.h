@@ -234,9 +234,9 @@ struct pst_stage_desc {
      * this value
      *   "types"        not a need: the stage can use a dataset whose vertices have types
      *   "parts"        not a need: the stage can use a part of a cut dataset (common/store/parted)
-     *   "parts:PARAM"  the same, if the value of PARAM (INT) is 0
-     *   "lists"        not a need: beside "parts", the stage can use a part that has only some lists of
-     * neighbours "split:PARAM"  vertices in the split that the parameter PARAM names
+     *   "lists"        not a need: such a part may also have only some lists of neighbours
+     *   "lists:PARAM"  the same, if the value of PARAM (INT) is 0
+     *   "split:PARAM"  vertices in the split that the parameter PARAM names
      *   "split:PARAM:OTHER=VALUE"  the same, only if the parameter OTHER has this value
      *   "vertices:PARAM"  at least as many vertices as the value of PARAM (INT)
      *   "evaluated:PARAM"  a split whose name is the value of PARAM; it may be empty

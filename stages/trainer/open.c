@@ -72,11 +72,10 @@ static pst_rc open_dataset(struct pst_stage *self, struct trainer *t)
             "%s has no features, which the model needs (`penstock features` makes random features; or set "
             "inputs to learned)",
             t->ds.dir);
-    if (t->ds.cut.parts > 0 && t->eval_every > 0)
-        return pst_fail(PST_E_ARG,
-                        "%s is a part of a cut dataset, but the evaluation needs all features: set "
-                        "eval_every to 0",
-                        t->ds.dir);
+    if (t->eval_every > 0 && (t->ds.cut.lists || (t->ds.cut.parts > 0 && pst_trainer_is_typed(t))))
+        return pst_fail(
+            PST_E_ARG, "%s is a part of a cut dataset, but the evaluation needs all %s: set eval_every to 0",
+            t->ds.dir, t->ds.cut.lists ? "lists of neighbours" : "features for a model of relations");
     if (t->recipe.loss == PST_TRAINER_LINK)
         return open_links(t);
     t->config.regression = t->recipe.loss == PST_TRAINER_MSE;
@@ -174,7 +173,12 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     t->identity.run = pst_run_identity(self);
     struct pst_gnn_eval_options options = {
         .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
-    if (c->head && t->eval_every > 0 && t->replica == 0)
+    rc = t->eval_every > 0 ? pst_trainer_part_rows_open(&t->part_rows, &t->ds, t->grains.collective) : PST_OK;
+    if (t->part_rows.ds) {
+        options.rows = pst_trainer_part_rows_get;
+        options.rows_ctx = &t->part_rows;
+    }
+    if (rc == PST_OK && c->head && t->eval_every > 0 && t->replica == 0)
         rc = open_hits(t, &options);
     if (rc == PST_OK && t->eval_every > 0 && t->replica == 0)
         rc = pst_gnn_eval_open(&t->eval, &t->model.config, &t->ds, &options);
@@ -207,6 +211,7 @@ void pst_trainer_close(struct pst_stage *self)
     struct trainer *t = pst_state(self);
     pst_gnn_eval_close(&t->eval);
     pst_links_hits_close(&t->hits);
+    pst_trainer_part_rows_close(&t->part_rows);
     pst_trainer_grains_close(&t->grains);
     if (t->model_open)
         pst_gnn_model_release(&t->model);

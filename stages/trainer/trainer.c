@@ -36,6 +36,8 @@ static pst_rc evaluate(struct pst_stage *self, struct trainer *t, double *val, d
     pst_rc rc = pst_gnn_model_fetch(&t->model);
     if (rc == PST_OK)
         rc = pst_gnn_eval_run(&t->eval, &t->model, accuracy);
+    if (rc == PST_OK && t->part_rows.ds)
+        rc = pst_trainer_part_rows_end(&t->part_rows);
     if (rc == PST_OK && t->config.head) {
         pst_links_hits_measure(&t->hits, &t->model);
         for (int s = PST_TRAIN; s <= PST_TEST; s++)
@@ -90,8 +92,8 @@ static pst_rc end_epoch(struct pst_stage *self, struct trainer *t)
     double val = -1, by = PST_METRIC_UNKNOWN;
     pst_rc rc = pst_trainer_settle(t, 0);
     take_time(t, p);
-    if (rc == PST_OK && t->replica == 0 && due(self, t->eval_every, p->epoch))
-        rc = evaluate(self, t, &val, &by);
+    if (rc == PST_OK && due(self, t->eval_every, p->epoch))
+        rc = t->replica == 0 ? evaluate(self, t, &val, &by) : pst_trainer_part_rows_serve(&t->part_rows);
     if (rc == PST_OK && t->replica == 0)
         rc = pst_trainer_report_epoch(self, t, val, by);
     if (rc == PST_OK)
@@ -589,7 +591,7 @@ const struct pst_stage_desc pst_stage = {
     .instances_max = 1, /* each instance would train its own model */
     .replicas = PST_REPLICAS_MEET,
     .dataset = "features:inputs=features,edges:loss=link,labels:loss=cross_entropy,targets:loss=mse,types,"
-               "parts:eval_every,lists,evaluated:split",
+               "parts,lists:eval_every,evaluated:split",
     .state_bytes = sizeof(struct trainer),
     .open = pst_trainer_open,
     .on_event = on_event,

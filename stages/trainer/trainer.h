@@ -12,6 +12,7 @@
 #include "stages/lib/links/hits.h"
 #include "stages/trainer/grains.h"
 #include "stages/trainer/inputs.h"
+#include "stages/trainer/part_rows.h"
 #include "stages/trainer/recipe.h"
 #include "stages/trainer/targets.h"
 
@@ -54,7 +55,8 @@ struct trainer {
     struct pst_gnn_training now;  /* and with what the current batch has added */
     bool gradients;               /* the current batch has added gradients */
     struct pst_trainer_grains grains;
-    int64_t grain_count; /* the parameter `grains` */
+    struct pst_trainer_part_rows part_rows; /* with a part of a cut dataset: for the evaluation */
+    int64_t grain_count;                    /* the parameter `grains` */
     int replica;
     bool alone; /* another replica has left, because the run is ending: nothing more is trained */
     uint64_t batches_in_epoch;

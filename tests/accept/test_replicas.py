@@ -13,6 +13,7 @@ COUNTS = (1, 2, 4, 8)
 GPU = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
 NET = f"{os.getpid() % 250}"  # 10.213.NET.0/24
 NODES = 4
+WITHOUT = ("--set", "stages.trainer.params.eval_every=0")  # an evaluation, which sends rows, too
 
 
 def all_equal(p, *args, counts=COUNTS):
@@ -222,10 +223,10 @@ def ranks_with_a_network_of_their_own():
 def parts_on_ranks_with_a_network_of_their_own():
     check_mpi()
     with Machines(NODES) as machines, Place() as p:
-        one = trained(p, NODES, "--set", "stages.trainer.params.eval_every=0")
+        one = trained(p, NODES, *WITHOUT)
         lists = run_ranks(p, NODES, 1, mpirun=machines.mpirun(p), pipeline=LISTS, data=cut(p, NODES, True))
         assert outcome(lists.report) == one, lists
-        result = run_ranks(p, NODES, 1, mpirun=machines.mpirun(p), pipeline=DISTRIBUTED, data=cut(p, NODES))
+        result = run_ranks(p, NODES, 1, *WITHOUT, mpirun=machines.mpirun(p), pipeline=DISTRIBUTED, data=cut(p, NODES))
         assert outcome(result.report) == one, result
         for rank in range(NODES):
             report = report_of(result.run_dir, rank)

@@ -176,7 +176,7 @@ static void test_descriptions(void **state)
     d = good;
     d.dataset = "features,splt:n";
     refused(&d, "dataset: expected features, labels, targets, edges or split:PARAM, which can be followed by "
-                ":PARAM=VALUE; or triples, types, lists, parts, parts:PARAM, vertices:PARAM, evaluated:PARAM "
+                ":PARAM=VALUE; or triples, types, parts, lists, lists:PARAM, vertices:PARAM, evaluated:PARAM "
                 "or relations:PARAM (PARAM: "
                 "the name "
                 "of a parameter), found \"splt:n\"");

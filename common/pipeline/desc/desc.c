@@ -379,7 +379,7 @@ static bool is_conditional(const struct pst_stage_desc *desc, const char *word)
 
 static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
 {
-    static const char *const prefixes[] = {"split:", "vertices:", "evaluated:", "relations:", "parts:"};
+    static const char *const prefixes[] = {"split:", "vertices:", "evaluated:", "relations:", "lists:"};
     char word[PST_NAME_MAX];
     for (const char *at = desc->dataset; (at = pst_desc_list_next(at, ',', word));) {
         if (strcmp(word, "features") == 0 || strcmp(word, "labels") == 0 || strcmp(word, "targets") == 0 ||
@@ -394,7 +394,7 @@ static pst_rc check_dataset(const struct pst_stage_desc *desc, const char *file)
             return pst_fail(
                 PST_E_FORMAT,
                 "%s: dataset: expected features, labels, targets, edges or split:PARAM, which can be "
-                "followed by :PARAM=VALUE; or triples, types, lists, parts, parts:PARAM, vertices:PARAM, "
+                "followed by :PARAM=VALUE; or triples, types, parts, lists, lists:PARAM, vertices:PARAM, "
                 "evaluated:PARAM or relations:PARAM (PARAM: the name of a parameter), found \"%s\"",
                 file, word);
     }

@@ -29,6 +29,17 @@ static pst_rc open_features(struct pst_gnn_eval *eval)
     if (eval->learned)
         return PST_OK;
     eval->drop = ds->features.data_bytes > eval->options.memory_bytes;
+    if (eval->options.rows != NULL) {
+        const uint64_t bytes =
+            (uint64_t)eval->threads * PST_GNN_EVAL_BATCH_BLOCKS * PST_GNN_EVAL_BLOCK * ds->stride_bytes;
+        eval->fetched = pst_hugepage_map(bytes);
+        eval->fetched_bytes = bytes;
+        eval->memory_bytes += bytes;
+        return eval->fetched != NULL
+                   ? PST_OK
+                   : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %llu bytes of feature rows",
+                              (unsigned long long)bytes);
+    }
     pst_rc rc =
         pst_row_files_open(&eval->features, pst_feature_file(ds, 0), pst_feature_files(ds), ds->stride_bytes);
     for (int k = 0; k < eval->features.files; k++)
@@ -267,6 +278,7 @@ void pst_gnn_eval_close(struct pst_gnn_eval *eval)
     if (!eval->ds)
         return;
     pst_row_files_close(&eval->features);
+    pst_hugepage_unmap(eval->fetched, eval->fetched_bytes);
     pst_gnn_rows_close(&eval->added);
     pst_gnn_rows_close(&eval->kept);
     pst_gnn_rows_close(&eval->projected);

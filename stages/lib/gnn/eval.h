@@ -30,7 +30,11 @@ struct pst_gnn_eval_options {
     const char *spill_dir; /* for unlinked files of what does not fit in memory_bytes */
     uint64_t memory_bytes;
     struct pst_progress
-        *progress;           /* if not NULL, it is shown, and a signal ends the run with PST_E_INTERRUPTED */
+        *progress; /* if not NULL, it is shown, and a signal ends the run with PST_E_INTERRUPTED */
+    /* NULL: the dataset has all features. Else brings rows first to first + n - 1 to out, of stride_bytes
+     * each; called on the caller's thread, in the order of the vertices. Not for models of relations. */
+    pst_rc (*rows)(void *ctx, int64_t first, int64_t n, void *out);
+    void *rows_ctx;
     pst_gnn_eval_sink *sink; /* NULL: the caller wants only accuracies */
     void *sink_ctx;
     enum pst_metric_kind metric; /* a figure of the validation and the test split, beside the accuracy */
@@ -51,6 +55,8 @@ struct pst_gnn_eval {
     bool learned;         /* the model has the inputs of all vertices, so features are not read */
     enum pst_dtype dtype; /* of features */
     struct pst_row_files features;
+    char *fetched; /* rows of a job, if options.rows brings them; else NULL */
+    uint64_t fetched_bytes;
     bool drop;     /* features are larger than the memory allowed: do not leave them in the page cache */
     int threads;   /* each has its part of `buffers` */
     char *buffers; /* a block of features as stored, the same as reals, two blocks of activations */

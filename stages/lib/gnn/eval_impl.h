@@ -14,6 +14,9 @@ enum {
               reduce reads, more memory for sources only reduces the number of reads */
 };
 
+/* Tasks of each thread between two looks at the progress. */
+enum { PST_GNN_EVAL_BATCH_BLOCKS = 16 };
+
 /* Rounds rows down to whole blocks, at least one. */
 static inline int64_t pst_gnn_eval_blocks(uint64_t rows)
 {

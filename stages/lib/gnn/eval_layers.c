@@ -9,8 +9,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { BATCH_BLOCKS = 16 }; /* tasks of each thread between two looks at the progress */
-
 /* ---- tasks --------------------------------------------------------------------------------------- */
 
 int64_t pst_gnn_eval_rows_of_task(const struct pst_gnn_eval_job *job, int64_t task, int64_t *first)
@@ -178,7 +176,8 @@ pst_rc pst_gnn_eval_features(const struct pst_gnn_eval_job *job, int64_t first, 
     struct pst_gnn_eval *eval = job->eval;
     const uint64_t stride = eval->ds->stride_bytes;
     const int64_t in = job->model->config.in;
-    char *raw = eval->buffers + (size_t)worker * eval->worker_bytes;
+    char *own = eval->buffers + (size_t)worker * eval->worker_bytes;
+    char *raw = eval->fetched != NULL ? eval->fetched + (uint64_t)(first - job->first) * stride : own;
     if (eval->learned) {
         *ld_x = in;
         *x = job->model->weight + job->model->inputs + first * in;
@@ -186,9 +185,9 @@ pst_rc pst_gnn_eval_features(const struct pst_gnn_eval_job *job, int64_t first, 
     }
     *ld_x = (int64_t)(stride / sizeof(pst_real));
     *x = (const pst_real *)(const void *)raw;
-    const pst_rc rc = pst_row_files_read(&eval->features, first, n, raw);
+    const pst_rc rc = eval->fetched != NULL ? PST_OK : pst_row_files_read(&eval->features, first, n, raw);
     if (rc == PST_OK && eval->dtype != PST_F32) {
-        pst_real *wide = (pst_real *)(void *)(raw + eval->wide_at);
+        pst_real *wide = (pst_real *)(void *)(own + eval->wide_at);
         *ld_x = pst_gnn_width(in);
         pst_k_widen(NULL, raw, stride, eval->dtype == PST_BF16, wide, *ld_x, n, in);
         *x = wide;
@@ -213,14 +212,14 @@ static void feature_task(void *arg, int64_t task, int worker)
 
 static void advise_features(const struct pst_gnn_eval *eval, int64_t first, int64_t rows, int advice)
 {
-    if (rows > 0 && !eval->learned)
+    if (rows > 0 && !eval->learned && eval->fetched == NULL)
         pst_row_files_advise(&eval->features, first, rows, advice);
 }
 
 static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_model *model)
 {
     const int64_t vertices = eval->ds->vertices,
-                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
+                  batch = (int64_t)eval->threads * PST_GNN_EVAL_BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
     eval->projected.ld = pst_gnn_width(model->layer[0].wide);
     pst_gnn_eval_begin(eval, "features", -1, (uint64_t)vertices * eval->ds->stride_bytes, true);
@@ -232,7 +231,10 @@ static pst_rc stream_features(struct pst_gnn_eval *eval, const struct pst_gnn_mo
                                        .rows = pst_min_i64(batch, vertices - first)};
         advise_features(eval, first + batch, pst_min_i64(batch, vertices - first - batch),
                         POSIX_FADV_WILLNEED);
-        rc = pst_gnn_eval_run_job(&job, feature_task);
+        if (eval->fetched != NULL)
+            rc = eval->options.rows(eval->options.rows_ctx, first, job.rows, eval->fetched);
+        if (rc == PST_OK)
+            rc = pst_gnn_eval_run_job(&job, feature_task);
         if (eval->drop)
             advise_features(eval, first, job.rows, POSIX_FADV_DONTNEED);
         if (rc == PST_OK && model->config.aggregate) {
@@ -268,7 +270,7 @@ static void neigh_task(void *arg, int64_t task, int worker)
 static pst_rc project(struct pst_gnn_eval *eval, const struct pst_gnn_model *model, int l)
 {
     const int64_t vertices = eval->ds->vertices,
-                  batch = (int64_t)eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
+                  batch = (int64_t)eval->threads * PST_GNN_EVAL_BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;
     eval->projected.ld = pst_gnn_width(model->layer[l].wide);
     pst_gnn_eval_begin(eval, "products", l, (uint64_t)vertices, false);

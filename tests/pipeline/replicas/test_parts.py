@@ -53,6 +53,18 @@ def row_items(remote, ranks):
     return WORD * ((ranks - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"]
 
 
+def figures(report):
+    """What the evaluation found, which gets rows from all ranks."""
+    rows = [(e["epoch"], e["val_accuracy"]) for e in report["epochs"]]
+    return rows, report["best_epoch"], report["test_accuracy"], report["final_test_accuracy"]
+
+
+def evaluation_items(rank, ranks, rows, vertices, epochs, row_bytes):
+    """Bytes that a rank sends for evaluations, on one thread: requests for blocks of rows, and the end, or its rows."""
+    requests = -(-vertices // (16 * 128)) + 1
+    return epochs * (2 * WORD * (ranks - 1) * requests if rank == 0 else rows * row_bytes)
+
+
 def check_counts(run_dir, ids, data, cached):
     """Rows and bytes of each rank, from the ids of its batches and the parts' borders. cached: ids, by rank."""
     ranks = len(ids)
@@ -72,11 +84,11 @@ def check_counts(run_dir, ids, data, cached):
         remote, mpi = report["remote"], report["mpi"]
         assert by_rank(remote, "served_to", ranks) == asked[:, rank].tolist(), (rank, remote, asked)
         assert report["io"]["rows"] == remote["own_rows"] + remote["served_rows"], report["io"]
-        items = row_items(remote, ranks)
+        part = report["dataset"]["part"]
+        items = row_items(remote, ranks) + evaluation_items(rank, ranks, part["rows"], int(first[-1]), EPOCHS, manifest(data + "/part0")["stride_bytes"])
         assert mpi["item_bytes"] == items, (rank, mpi, items)
         least = items + mpi["tree_bytes"]
         assert least <= mpi["sent_bytes"] <= 1.02 * least, (rank, mpi, least)
-        part = report["dataset"]["part"]
         assert (part["number"], part["parts"], part["first"], part["rows"]) == (
             rank, ranks, first[rank], first[rank + 1] - first[rank]), part
     return asked
@@ -140,11 +152,13 @@ def parts_have_their_rows_only():
 def parts_train_as_the_whole_does():
     check_mpi()
     with Place() as p:
-        one = trained(p, 4, *WHOLE)
+        whole = replicated(p, 4).report
+        one = outcome(whole)
         for ranks, replicas, cache in ((4, 1, "64KiB"), (2, 2, "0")):
             data = cut(p, ranks)
             run, ids = run_traced(p, ranks, replicas, data, "--set", f"stages.planner.params.cpu_cache={cache}")
             assert outcome(run.report) == one, (ranks, replicas, run)
+            assert figures(run.report) == figures(whole), (figures(run.report), figures(whole))
             cached = [[] if cache == "0" else np.load(os.path.join(run.run_dir + (f".rank{rank}" if rank else ""), "plan", "cache.npy"))
                       for rank in range(ranks)]
             assert cache == "0" or min(map(len, cached)) > 50
@@ -310,7 +324,8 @@ def parts_that_do_not_fit_are_refused():
         assert "features.npy" in refused(shorter)
         assert "is part 1 of 2: name the directory that has parts.json" in refused(at="part1")
         assert "and a stage disk reads only whole ones" in refused(pipeline=REPLICAS, args=WHOLE)
-        assert "eval_every is 1, which needs the features of all vertices" in refused(args=("--set", "stages.trainer.params.eval_every=1"))
+        assert "eval_every is 1, which needs the lists of neighbours of all vertices" in refused(
+            as_lists, pipeline=LISTS, args=("--set", "stages.trainer.params.eval_every=1"))
 
 
 if __name__ == "__main__":

@@ -231,41 +231,48 @@ static void check_types(struct check *c)
     }
 }
 
-/* Every stage that reads a part of a cut dataset must know that other ranks have the other rows. */
-static void check_parts(struct check *c)
+/* Every stage that reads a part of a cut dataset must know that other ranks have the other rows and lists. */
+static void check_part(struct check *c, const struct pst_pipeline_stage_spec *stage)
 {
     const struct pst_dataset *ds = c->ds;
-    for (int s = 0; s < c->pl->nstages && ds->cut.parts > 0; s++) {
+    const char *needs = stage->caps.desc->dataset, *name = stage->caps.desc->name;
+    char path[PST_JSON_PATH_MAX], param[PST_NAME_MAX];
+    (void)snprintf(path, sizeof path, "stages.%s", stage->origin);
+    if (!can_use(needs, "parts", param)) {
+        pst_json_error(
+            &c->pl->doc, c->diag, path,
+            "dataset %s is a part of a cut dataset, and a stage %s reads only whole ones: use the whole "
+            "dataset, or a pipeline such as distributed.json, where the stage remote brings the rows of "
+            "other parts",
+            ds->dir, name);
+        return;
+    }
+    const bool lists = ds->cut.lists && can_use(needs, "lists", param);
+    if (ds->cut.lists && !lists)
+        pst_json_error(
+            &c->pl->doc, c->diag, path,
+            "the parts of the dataset divide the lists of neighbours, too (%s), and a stage %s needs all "
+            "lists: cut the dataset without --lists, or use a pipeline such as distributed_lists.json, "
+            "which has the stage remote_sampler and no planner",
+            ds->dir, name);
+    const json_int_t value = json_integer_value(json_object_get(stage->params, param));
+    if (!lists || param[0] == '\0' || value == 0)
+        return;
+    pst_pipeline_param_path(c->pl, stage->name, param, path);
+    pst_json_error(
+        &c->pl->doc, c->diag, path,
+        "%s is %lld, which needs the lists of neighbours of all vertices, but dataset %s has only those of "
+        "its part: expected 0",
+        param, (long long)value, ds->dir);
+}
+
+static void check_parts(struct check *c)
+{
+    for (int s = 0; s < c->pl->nstages && c->ds->cut.parts > 0; s++) {
         const struct pst_pipeline_stage_spec *stage = &c->pl->stages[s];
-        char path[PST_JSON_PATH_MAX], param[PST_NAME_MAX];
         const char *needs = stage->caps.desc->dataset;
-        char none[PST_NAME_MAX];
-        const bool reads = needs != NULL && needs[0] != '\0', can = can_use(needs, "parts", param);
-        if (stage->replica > 0)
-            continue;
-        (void)snprintf(path, sizeof path, "stages.%s", stage->origin);
-        if (reads && !can)
-            pst_json_error(
-                &c->pl->doc, c->diag, path,
-                "dataset %s is a part of a cut dataset, and a stage %s reads only whole ones: use "
-                "the whole dataset, or a pipeline such as distributed.json, where the stage remote "
-                "brings the rows of other parts",
-                ds->dir, stage->caps.desc->name);
-        else if (reads && ds->cut.lists && !can_use(needs, "lists", none))
-            pst_json_error(
-                &c->pl->doc, c->diag, path,
-                "the parts of the dataset divide the lists of neighbours, too (%s), and a stage %s "
-                "needs all lists: cut the dataset without --lists, or use a pipeline such as "
-                "distributed_lists.json, which has the stage remote_sampler and no planner",
-                ds->dir, stage->caps.desc->name);
-        else if (param[0] != '\0' && json_integer_value(json_object_get(stage->params, param)) > 0) {
-            pst_pipeline_param_path(c->pl, stage->name, param, path);
-            pst_json_error(
-                &c->pl->doc, c->diag, path,
-                "%s is %lld, which needs the features of all vertices, but dataset %s is a part of "
-                "a cut dataset: expected 0",
-                param, (long long)json_integer_value(json_object_get(stage->params, param)), ds->dir);
-        }
+        if (stage->replica == 0 && needs != NULL && needs[0] != '\0')
+            check_part(c, stage);
     }
 }
 
