@@ -25,7 +25,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_STAGE_ABI 5
+#define PST_STAGE_ABI 6
 #define PST_REPLICAS_MAX 16 /* of one stage: as many as a pipeline can name devices of a kind */
 
 struct pst_stage; /* one running instance of a stage; its host owns it */

@@ -152,7 +152,7 @@ def a_wrong_description_in_the_cache():
         cached, = glob.glob(p.path("cache/penstock/describe-*.json"))
         with open(cached) as f:
             right = f.read()
-        for wrong in ('{"abi": 0}', "[]", "{", right.replace('"abi": 5', '"abi": 1'), ""):
+        for wrong in ('{"abi": 0}', "[]", "{", right.replace('"abi": 6', '"abi": 1'), ""):
             assert wrong != right
             with open(cached, "w") as f:
                 f.write(wrong)
