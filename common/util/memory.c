@@ -3,7 +3,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "common/error.h"
 
 #define LEAST (64ull << 20) /* below this, sorting is all overhead */
 
@@ -99,4 +102,17 @@ uint64_t pst_memory_peak(void)
     if (f != NULL)
         (void)fclose(f);
     return kib * 1024;
+}
+
+pst_rc pst_memory_need(struct pst_memory_buffer *buffer, uint64_t bytes, const char *use)
+{
+    if (bytes <= buffer->bytes)
+        return PST_OK;
+    free(buffer->at);
+    buffer->bytes = pst_align_up(bytes + bytes / 8, PST_PAGE);
+    buffer->at = aligned_alloc(PST_PAGE, buffer->bytes);
+    if (buffer->at != NULL)
+        return PST_OK;
+    buffer->bytes = 0;
+    return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %" PRIu64 " bytes to %s", bytes, use);
 }

@@ -1,4 +1,5 @@
-/* memory.h: how much memory this process may use, and how much it used. Threads: any. */
+/* memory.h: how much memory this process may use, and how much it used; memory that grows. Threads: any; a
+ * buffer belongs to one. */
 #ifndef PST_MEMORY_H
 #define PST_MEMORY_H
 
@@ -20,6 +21,18 @@ uint64_t pst_memory_limit(void);
 
 /* The largest resident size that this process ever had, in bytes. */
 PST_API uint64_t pst_memory_peak(void);
+
+/* Memory that grows when more is needed; what was in it is lost then. All zeros: empty. The caller frees
+ * `at`. */
+struct pst_memory_buffer {
+    char *at;       /* a multiple of a page */
+    uint64_t bytes; /* that it has */
+};
+
+/* Makes sure that a buffer has so many bytes. use: what they are for, as an error says it ("send rows").
+ * PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_memory_need(struct pst_memory_buffer *buffer, uint64_t bytes,
+                                            const char *use);
 
 PST_END_DECLS
 #endif

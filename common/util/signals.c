@@ -8,3 +8,15 @@ void pst_signals_init(void)
     (void)signal(SIGCHLD, SIG_DFL);
     (void)signal(SIGXFSZ, SIG_IGN);
 }
+
+int pst_signals_thread(pthread_t *thread, void *(*run)(void *), void *context)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    for (const int *own = (const int[]){SIGBUS, SIGSEGV, SIGFPE, SIGILL, 0}; *own != 0; own++)
+        (void)sigdelset(&all, *own);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(thread, NULL, run, context);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}

@@ -1,7 +1,9 @@
 /* signals.h: resets signal settings that a program inherits from its parent. Threads: call it before you
- * start any. */
+ * start any, except pst_signals_thread. */
 #ifndef PST_SIGNALS_H
 #define PST_SIGNALS_H
+
+#include <pthread.h>
 
 #include "common/base.h"
 
@@ -11,6 +13,10 @@ PST_BEGIN_DECLS
  * write beyond the limit on file sizes fails with EFBIG instead of ending the process. Children inherit
  * both. */
 PST_API void pst_signals_init(void);
+
+/* Starts a thread as pthread_create does, but signals go to the threads that there are already, except those
+ * that the new thread causes itself. Returns 0, or an error number. */
+PST_API PST_MUST_USE int pst_signals_thread(pthread_t *thread, void *(*run)(void *), void *context);
 
 PST_END_DECLS
 #endif

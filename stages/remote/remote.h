@@ -5,6 +5,7 @@
 #ifndef PST_REMOTE_H
 #define PST_REMOTE_H
 
+#include "common/util/memory.h"
 #include "common/collective/collective.h"
 #include "common/slots/minibatch.h"
 #include "common/slots/request.h"
@@ -12,12 +13,6 @@
 #include "stages/lib/io/engine.h"
 
 #define PST_REMOTE_PARTS_MAX (PST_HOPS_MAX + 2) /* of a slot that announce requests */
-
-/* Memory that grows to what the largest round needs. */
-struct pst_remote_room {
-    char *at; /* aligned to a page */
-    uint64_t bytes;
-};
 
 struct pst_remote_counts {
     uint64_t rounds, own_rows;
@@ -36,12 +31,12 @@ struct pst_remote {
         uint64_t at, n;
     } part[PST_REMOTE_PARTS_MAX]; /* the tables of requests of the slot whose parts are coming */
     uint32_t parts;
-    bool alone;                    /* a replica of another rank has left: batches stay where they are */
-    struct pst_remote_room ids;    /* what this rank asks of others: a word, and the vertices, by rank */
-    struct pst_remote_room to;     /* where each row belongs in the slot: own rows first, then as in ids */
-    struct pst_remote_room asked;  /* what the others ask of this one */
-    struct pst_remote_room served; /* a table of requests, and the rows: own rows first */
-    struct pst_remote_room rows;   /* that the others have sent */
+    bool alone;                      /* a replica of another rank has left: batches stay where they are */
+    struct pst_memory_buffer ids;    /* what this rank asks of others: a word, and the vertices, by rank */
+    struct pst_memory_buffer to;     /* where each row belongs in the slot: own rows first, then as in ids */
+    struct pst_memory_buffer asked;  /* what the others ask of this one */
+    struct pst_memory_buffer served; /* a table of requests, and the rows: own rows first */
+    struct pst_memory_buffer rows;   /* that the others have sent */
     struct pst_remote_counts counts;
 };
 

@@ -9,17 +9,9 @@
 #define READ_MS (120 * 1000) /* the longest that the drives may take for a round */
 #define LAST ((uint64_t)1)   /* in the word before the ids: the rank has no further slots of the batch */
 
-static pst_rc need(struct pst_remote_room *room, uint64_t bytes)
+static pst_rc need(struct pst_memory_buffer *buffer, uint64_t bytes)
 {
-    if (bytes <= room->bytes)
-        return PST_OK;
-    free(room->at);
-    room->bytes = pst_align_up(bytes + bytes / 8, PST_PAGE);
-    room->at = aligned_alloc(PST_PAGE, room->bytes);
-    if (room->at != NULL)
-        return PST_OK;
-    room->bytes = 0;
-    return pst_fail(PST_E_NOMEM, "out of memory: cannot exchange %" PRIu64 " bytes with other ranks", bytes);
+    return pst_memory_need(buffer, bytes, "exchange with other ranks");
 }
 
 void pst_remote_release_rooms(struct pst_remote *r)

@@ -11,17 +11,9 @@
 /* Before the vertices: is the batch complete on the rank that asks, and which draws are these? */
 enum { COMPLETE, SEED, EPOCH_HOP, BATCH, FANOUT, HEAD };
 
-static pst_rc need(struct draws_room *room, uint64_t bytes)
+static pst_rc need(struct pst_memory_buffer *buffer, uint64_t bytes)
 {
-    if (bytes <= room->bytes)
-        return PST_OK;
-    free(room->at);
-    room->bytes = pst_align_up(bytes + bytes / 8, PST_PAGE);
-    room->at = aligned_alloc(PST_PAGE, room->bytes);
-    if (room->at != NULL)
-        return PST_OK;
-    room->bytes = 0;
-    return pst_fail(PST_E_NOMEM, "out of memory: cannot exchange %" PRIu64 " bytes with other ranks", bytes);
+    return pst_memory_need(buffer, bytes, "exchange with other ranks");
 }
 
 void draws_release(struct draws *d)
@@ -35,7 +27,7 @@ void draws_release(struct draws *d)
     free(d->offsets.at);
 }
 
-static uint64_t *words_of(const struct draws_room *room)
+static uint64_t *words_of(const struct pst_memory_buffer *room)
 {
     return (uint64_t *)(void *)room->at;
 }

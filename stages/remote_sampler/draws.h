@@ -7,15 +7,10 @@
 #ifndef PST_REMOTE_SAMPLER_DRAWS_H
 #define PST_REMOTE_SAMPLER_DRAWS_H
 
+#include "common/util/memory.h"
 #include "common/collective/collective.h"
 #include "common/store/store.h"
 #include "stages/lib/sampling/algorithms/algorithms.h"
-
-/* Memory that grows to what the largest round needs. */
-struct draws_room {
-    char *at;
-    uint64_t bytes;
-};
 
 struct draws_counts {
     uint64_t rounds, own_vertices;
@@ -28,11 +23,12 @@ struct draws {
     const struct pst_dataset *ds;
     struct pst_collective *collective; /* NULL: one rank */
     int rank, ranks;
-    bool all;                       /* after a round: no rank needs more neighbours for the batch */
-    struct draws_room words, asked; /* what this rank asks of others, and they of it: a head, then vertices */
-    struct draws_room reply, got;   /* neighbours for others, and from them */
-    struct draws_room own;          /* vertices of the own part, and their neighbours */
-    struct draws_room degrees, offsets;
+    bool all; /* after a round: no rank needs more neighbours for the batch */
+    struct pst_memory_buffer words,
+        asked; /* what this rank asks of others, and they of it: a head, then vertices */
+    struct pst_memory_buffer reply, got; /* neighbours for others, and from them */
+    struct pst_memory_buffer own;        /* vertices of the own part, and their neighbours */
+    struct pst_memory_buffer degrees, offsets;
     struct draws_counts counts;
 };
 

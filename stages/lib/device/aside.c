@@ -1,8 +1,9 @@
 /* aside.c: a job is handed over under a lock, and its end is told by a descriptor. */
 #include "stages/lib/device/aside.h"
 
+#include "common/util/signals.h"
+
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -32,21 +33,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals go to the thread that runs the stage, except those that a thread causes itself. */
-static int start(struct pst_device_aside *a)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&a->thread, NULL, work, a);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 pst_rc pst_device_aside_open(struct pst_device_aside *a, struct pst_stage *stage)
 {
     *a = (struct pst_device_aside){.stage = stage};
@@ -55,7 +41,7 @@ pst_rc pst_device_aside_open(struct pst_device_aside *a, struct pst_stage *stage
         return pst_fail_errno("cannot make an event for a thread that computes");
     (void)pthread_mutex_init(&a->lock, NULL);
     (void)pthread_cond_init(&a->changed, NULL);
-    errno = start(a);
+    errno = pst_signals_thread(&a->thread, work, a);
     a->started = errno == 0;
     if (!a->started) {
         const pst_rc rc = pst_fail_errno("cannot start a thread that computes");

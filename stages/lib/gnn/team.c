@@ -2,10 +2,10 @@
  * change while one of its tasks is held, so what a thread reads after taking a task belongs to that job. */
 #include "stages/lib/gnn/team.h"
 #include "common/error.h"
+#include "common/util/signals.h"
 
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,20 +67,10 @@ static void *work(void *arg)
     }
 }
 
-/* Signals go to the thread that runs the stage, except those that a thread causes itself. */
 static int start(struct pst_gnn_team *team, int i)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    sigdelset(&all, SIGFPE);
-    sigdelset(&all, SIGILL);
     team->member[i] = (struct pst_gnn_team_member){team, i + 1};
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&team->thread[i], NULL, work, &team->member[i]);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
+    return pst_signals_thread(&team->thread[i], work, &team->member[i]);
 }
 
 pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)

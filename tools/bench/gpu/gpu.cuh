@@ -70,6 +70,8 @@ void gpu_note(const char *name, double value, const char *unit);
 void gpu_results_begin(const char *path);
 void gpu_results_end(void);
 
+/* Sets copy_bytes_s and link_bytes_s: copies in GPU memory, read and written, and from pinned memory. */
+void gpu_measure_copies(struct gpu *g, size_t bytes);
 int gpu_kernels(bool tiny, const char *graph); /* NULL: over all graphs */
 int gpu_embed(bool tiny);
 int gpu_io(int argc, char **argv);

@@ -538,38 +538,6 @@ void time_dense(struct batch *b)
     for (void *at : {(void *)d.in, (void *)d.grad, (void *)d.out, (void *)d.weights, (void *)d.moments})
         b->g->cuda->release(PST_TWIN_MEMORY_DEVICE, at);
 }
-
-/* ---- what the machine can do -----------------------------------------------------------------------------
- */
-
-struct copying {
-    struct gpu *g;
-    void *to;
-    const void *from;
-    size_t bytes;
-};
-
-void call_copy(void *context)
-{
-    const struct copying *c = static_cast<const struct copying *>(context);
-    (void)c->g->cuda->copy(c->g->q, c->to, c->from, c->bytes);
-}
-
-void measure_machine(struct gpu *g, size_t bytes)
-{
-    void *a = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL),
-         *b = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL);
-    void *pinned = gpu_memory(g, PST_TWIN_MEMORY_PINNED, bytes / 4, NULL);
-    struct copying inside = {g, a, b, bytes}, link = {g, a, pinned, bytes / 4};
-    const double one = gpu_seconds(g, call_copy, &inside), two = gpu_seconds(g, call_copy, &link);
-    g->copy_bytes_s = one > 0 ? 2 * (double)bytes / one : 0;
-    g->link_bytes_s = two > 0 ? (double)(bytes / 4) / two : 0;
-    gpu_note("copy in GPU memory", g->copy_bytes_s * 1e-9, "GB/s, read and written");
-    gpu_note("copy from pinned memory", g->link_bytes_s * 1e-9, "GB/s");
-    g->cuda->release(PST_TWIN_MEMORY_DEVICE, a);
-    g->cuda->release(PST_TWIN_MEMORY_DEVICE, b);
-    g->cuda->release(PST_TWIN_MEMORY_PINNED, pinned);
-}
 } // namespace
 
 int gpu_kernels(bool tiny, const char *graph)
@@ -584,7 +552,7 @@ int gpu_kernels(bool tiny, const char *graph)
     if (!found)
         STOP("--graph: expected uniform, rmat or star, found %s", graph);
     gpu_open(&g, most, s.dim);
-    measure_machine(&g, s.copy_bytes);
+    gpu_measure_copies(&g, s.copy_bytes);
     for (int kind = 0; kind < GPU_GRAPHS; kind++) {
         if (graph && strcmp(graph, NAMES[kind]) != 0)
             continue;

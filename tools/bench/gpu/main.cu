@@ -191,6 +191,41 @@ void gpu_note(const char *name, double value, const char *unit)
     (void)fflush(stdout);
 }
 
+/* ---- what the machine can do -----------------------------------------------------------------------------
+ */
+
+namespace
+{
+struct copying {
+    struct gpu *g;
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+void call_copy(void *context)
+{
+    const struct copying *c = static_cast<const struct copying *>(context);
+    (void)c->g->cuda->copy(c->g->q, c->to, c->from, c->bytes);
+}
+} // namespace
+
+void gpu_measure_copies(struct gpu *g, size_t bytes)
+{
+    void *a = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL),
+         *b = gpu_memory(g, PST_TWIN_MEMORY_DEVICE, bytes, NULL);
+    void *pinned = gpu_memory(g, PST_TWIN_MEMORY_PINNED, bytes / 4, NULL);
+    struct copying inside = {g, a, b, bytes}, link = {g, a, pinned, bytes / 4};
+    const double one = gpu_seconds(g, call_copy, &inside), two = gpu_seconds(g, call_copy, &link);
+    g->copy_bytes_s = one > 0 ? 2 * (double)bytes / one : 0;
+    g->link_bytes_s = two > 0 ? (double)(bytes / 4) / two : 0;
+    gpu_note("copy in GPU memory", g->copy_bytes_s * 1e-9, "GB/s, read and written");
+    gpu_note("copy from pinned memory", g->link_bytes_s * 1e-9, "GB/s");
+    g->cuda->release(PST_TWIN_MEMORY_DEVICE, a);
+    g->cuda->release(PST_TWIN_MEMORY_DEVICE, b);
+    g->cuda->release(PST_TWIN_MEMORY_PINNED, pinned);
+}
+
 int main(int argc, char **argv)
 {
     const char *out = NULL, *graph = NULL;
