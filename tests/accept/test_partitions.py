@@ -24,7 +24,7 @@ PARTS, BUFFER = 48, 3
 RUN_S = 1800
 KILLS, DURING_WRITES = 50, 20
 PIECE = 256 << 10
-SMALL = PARTS * (36 * PIECE // 800), 2_400_000  # vertices and edges of the timed epochs: a tenth of the parameters, in whole pieces
+SMALL = PARTS * (18 * PIECE // 800), 2_400_000  # vertices and edges of the timed epochs: a twentieth of the parameters, in whole pieces
 MOST = 1.10  # an epoch over the larger of its drive's time and its training's
 # what bounds the epoch: the drive's bytes per second, and the negatives that make training long enough
 BOUNDS = {"the drive": (400e6, 20), "training": (600e6, 800)}

@@ -271,6 +271,15 @@ static bool has_files(const struct pst_emu_config *c)
     return false;
 }
 
+/* The kernel's threads that read and write files stay on the cores of this process. An old kernel lets them
+ * use all cores. */
+static void keep_to_cores(struct io_uring *ring)
+{
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+        (void)io_uring_register_iowq_aff(ring, sizeof cores, &cores);
+}
+
 static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
 {
     for (uint32_t i = 0; i <= emu->config.workers; i++) {
@@ -286,6 +295,7 @@ static pst_rc make_parts(struct pst_emu *emu, struct pst_emu_ssd *ssd)
                             "a namespace of kind \"file\" needs io_uring, which cannot be used here: %s%s",
                             strerror(-rc), rc == -ENOMEM ? "; expected more locked memory (ulimit -l)" : "");
         part->ring_made = true;
+        keep_to_cores(&part->ring);
     }
     return PST_OK;
 }
