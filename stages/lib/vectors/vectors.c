@@ -8,6 +8,8 @@
 
 #include "common/error.h"
 
+#define NOWHERE UINT32_MAX /* in the list of rows: one that is not updated */
+
 enum { TASK_ROWS = 64, TOGETHER = 256 }; /* TOGETHER: vertices whose rows are found at a time */
 
 static int64_t tasks_of(int64_t rows)
@@ -62,6 +64,11 @@ uint64_t pst_vectors_bytes(const struct pst_vectors *v)
 pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
 {
     const size_t rows = (size_t)v->blocks * (size_t)v->block_rows;
+    if (rows >= NOWHERE)
+        return pst_fail(
+            PST_E_LIMIT,
+            "%zu vertices in memory; expected fewer than %u: set a lower buffer, or more partitions", rows,
+            NOWHERE);
     v->state_dim = pst_k_embed_state_floats(v->optimizer, v->dim);
     v->block_bytes = pst_vectors_bytes(v);
     const pst_rc rc = pst_vectors_open_blocks(v);
@@ -261,8 +268,6 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
 }
 
 /* ---- updating ------------------------------------------------------------------------------------ */
-
-#define NOWHERE UINT32_MAX /* in the list of rows: one that is not updated */
 
 struct update {
     const struct pst_vectors *v;
