@@ -164,8 +164,8 @@ def parts_have_few_edges_between_them():
         sampled = float(text.split("METIS got ")[1].split(" ")[0])
         assert 10 < sampled < 100, text
         for words, told in (
-                ((w.graph, "--parts", 3), "expected the options --partitions and --out, or --parts and --out"),
-                ((w.graph, "--parts", 3, "--partitions", 3, "--out", out), "or --parts and --out"),
+                ((w.graph, "--parts", 3), "expected the options --partitions and --out, --parts and --out, or --parts and --datasets"),
+                ((w.graph, "--parts", 3, "--partitions", 3, "--out", out), "--parts and --out, or --parts and --datasets"),
                 ((w.graph, "--parts", 65, "--out", out), "--parts: expected an integer from 1 to 64"),
                 ((w.graph, "--parts", 3, "--out", out, "--memory", "1M"), "bytes are too few for a graph of 6000 vertices")):
             r = command("partition", *words, code=None)
