@@ -24,6 +24,7 @@ static void reset_both(struct table *t)
 {
     cpu->dedup_reset(NULL, t->host);
     cuda->dedup_reset(queue, t->device);
+    settled(PST_OK); /* before the table is freed */
 }
 
 static int64_t scattered(int64_t i)
