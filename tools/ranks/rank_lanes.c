@@ -129,24 +129,15 @@ static int64_t layout(const uint64_t *items, int ranks, int n[PST_REPLICAS_MAX],
     return sum;
 }
 
-static pst_rc make_room(struct room *room, uint64_t bytes)
+static pst_rc make_room(struct pst_memory_buffer *buffer, uint64_t bytes)
 {
-    if (bytes <= room->bytes)
-        return PST_OK;
-    free(room->at);
-    room->bytes = bytes + bytes / 8;
-    room->at = malloc(room->bytes);
-    if (room->at)
-        return PST_OK;
-    room->bytes = 0;
-    return pst_fail(PST_E_NOMEM, "out of memory: cannot carry %llu bytes to other ranks",
-                    (unsigned long long)bytes);
+    return pst_memory_need(buffer, bytes + 1, "carry items to other ranks"); /* never NULL */
 }
 
 /* In pieces that fit a box. */
 static pst_rc take_given(struct lane *lane, uint64_t bytes)
 {
-    pst_rc rc = make_room(&lane->sends, bytes + 1); /* never NULL */
+    pst_rc rc = make_room(&lane->sends, bytes);
     for (uint64_t at = 0; at < bytes && rc == PST_OK; at += PST_COLLECTIVE_BOX)
         rc = pst_collective_shared_take(lane->member, lane->number, lane->sends.at + at,
                                         bytes - at < PST_COLLECTIVE_BOX ? bytes - at : PST_COLLECTIVE_BOX);
@@ -176,7 +167,7 @@ static pst_rc exchange_items(struct lane *lane, uint32_t unit)
                         "a batch has %d items or more for other ranks, which is more than MPI takes at once: "
                         "make batches smaller",
                         INT_MAX);
-    pst_rc rc = make_room(&lane->gets, (uint64_t)takes * unit + 1);
+    pst_rc rc = make_room(&lane->gets, (uint64_t)takes * unit);
     if (rc != PST_OK)
         return rc;
     (void)pthread_mutex_lock(&lane->all->mpi);

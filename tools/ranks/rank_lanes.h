@@ -16,6 +16,7 @@
 #include "common/ipc/board.h"
 #include "common/ipc/region.h"
 #include "common/stage.h"
+#include "common/util/memory.h"
 
 #define LANES_MAX (2 * PST_REPLICAS_MAX)
 #define ALARM LANES_MAX         /* the tag of the message that a rank has failed */
@@ -31,11 +32,6 @@ struct message {
 };
 static_assert(offsetof(struct message, data) == HEAD_BYTES, "no gaps");
 
-struct room {
-    char *at;
-    uint64_t bytes;
-};
-
 struct ranks;
 struct lane {
     struct ranks *all;
@@ -44,7 +40,7 @@ struct lane {
     int number, tag; /* of its replica in the meeting; of its messages, and its communicator */
     struct message in, out;
     uint64_t give[PST_REPLICAS_MAX], take[PST_REPLICAS_MAX]; /* items for each rank, and from it */
-    struct room sends, gets;                                 /* these items */
+    struct pst_memory_buffer sends, gets;                    /* these items */
     bool counted_out;            /* a replica has said in `give` that it has left */
     char why[512];               /* it failed */
     bool left[PST_REPLICAS_MAX]; /* ranks that have said so */
