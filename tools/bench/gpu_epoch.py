@@ -5,6 +5,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 
 from measure import BUILD, Unsound, epoch_seconds, generate, run, show, spread
 import measure
@@ -47,12 +48,16 @@ def check(way, report, reference):
 
 def plain_torch(data, size):
     """The same epoch in plain PyTorch, by the first Python in PATH; or why it was not measured."""
-    python = shutil.which("python3")
-    r = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_torch.py"), data, str(size["batch"]),
-                        str(size["epochs"])], capture_output=True, text=True, timeout=TORCH_S, env=dict(os.environ, PYTHONPATH="", LD_LIBRARY_PATH=""))
-    if r.returncode == 0:
-        return json.loads(r.stdout)
-    why = (r.stderr.strip().splitlines() or ["no message"])[-1]
+    python = shutil.which("python3") or sys.executable
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_torch.py")
+    try:
+        r = subprocess.run([python, program, data, str(size["batch"]), str(size["epochs"])], capture_output=True, text=True,
+                           timeout=TORCH_S, env=dict(os.environ, PYTHONPATH="", LD_LIBRARY_PATH=""))
+        if r.returncode == 0:
+            return json.loads(r.stdout)
+        why = (r.stderr.strip().splitlines() or ["no message"])[-1]
+    except subprocess.TimeoutExpired:
+        why = f"it did not end within {TORCH_S} s"
     print(f"  PyTorch was not measured: {python}: {why}")
     return {"skipped": why}
 
