@@ -252,7 +252,7 @@ void pst_file_cached(const char *name, char out[PST_PATH_MAX])
     (void)snprintf(dir, sizeof dir, "%.2900s%s",
                    base   ? base
                    : home ? home
-                          : "/nonexistent",
+                          : "/dev/null", /* nobody, not even root, can make a folder in it */
                    base ? "" : "/.cache");
     (void)mkdir(dir, 0700);
     (void)snprintf(out, PST_PATH_MAX, "%s/penstock", dir);

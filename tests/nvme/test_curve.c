@@ -136,8 +136,8 @@ static void drives_are_measured_once(void **state)
     assert_int_equal(truncate(kept, 100), 0);
     assert_int_equal(pst_curve_find(&again, &files, kept, &took_s), PST_OK);
     assert_true(took_s > 0);
-    /* without a place to keep it, it is measured */
-    assert_int_equal(pst_curve_find(&again, &files, "/nonexistent/curve.json", &took_s), PST_OK);
+    /* without a place to keep it (root can make a folder in any folder), it is measured */
+    assert_int_equal(pst_curve_find(&again, &files, "/dev/null/curve.json", &took_s), PST_OK);
     assert_true(took_s > 0);
     (void)unlink(kept);
     (void)unlink(path);

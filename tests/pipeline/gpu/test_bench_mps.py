@@ -68,7 +68,7 @@ def clients_find_the_daemon_and_others_do_not():
             assert not os.path.exists(os.path.dirname(pipes))
         finally:
             os.environ["PATH"] = before
-        assert not os.path.exists(gpu_mps.NONE["CUDA_MPS_PIPE_DIRECTORY"])
+        assert not os.path.exists(os.path.join(gpu_mps.NONE["CUDA_MPS_PIPE_DIRECTORY"], "control"))
 
 
 @test
