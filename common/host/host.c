@@ -219,6 +219,8 @@ static bool poll_all(struct pst_stage *self, long timeout_ms, pst_rc *rc)
         drain_inbox(self);
     if (ready > 0 && (items[1].revents & ZMQ_POLLIN))
         read_control(self, rc);
+    if (self->stopping) /* no event follows the end, not even one that came with it */
+        return true;
     for (int i = 2; ready > 0 && i < n && *rc == PST_OK; i++)
         if (items[i].revents & ZMQ_POLLIN) {
             struct pst_event event = {.kind = PST_EV_FD, .fd = items[i].socket ? -1 : items[i].fd};

@@ -1,5 +1,5 @@
-"""What caches hit, by `penstock replay` on R-MAT graphs: the bars of GIDS's Figures 11 and 12, and of lookahead against
-Belady, static and window. Counts are exact and do not depend on the machine."""
+"""What caches hit, by `penstock replay` on R-MAT graphs: the bars of GIDS's Figures 11 and 12, of lookahead against Belady,
+static and window, and of labor against uniform sampling. Counts are exact and do not depend on the machine."""
 import sys
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/pipeline")
@@ -12,20 +12,27 @@ SETTINGS = {"batch 32": (("--edges", 15_000_000, "--symmetrize"), [5, 5], 32),
             "1 % training": (("--edges", 10_000_000, "--train-count", 10_000), [10, 5, 5], 64)}
 
 
-def trace(p, name):
-    """The ids of one epoch, and the plan."""
+LABOR = {"algorithm": "labor", "options": "batch_dependency=64, layer_dependency=1"}
+
+
+def trace(p, name, **sampler):
+    """The ids of one epoch, and the plan. sampler: parameters of its algorithm."""
     graph, fanout, batch = SETTINGS[name]
     data, ids = p.path("-".join(map(str, graph))), p.path("ids")
     if not os.path.exists(data):
         command("gen", "rmat", data, "--vertices", 1_000_000, *graph, "--features", 1, "--stride-bytes", 4, "--quiet")
-    r = p.run(pipeline(**PLAIN, epochs=1, seed=1, params={"fanout": fanout, "batch": batch}), "--quiet",
+    r = p.run(pipeline(**PLAIN, epochs=1, seed=1, params={"fanout": fanout, "batch": batch, **sampler}), "--quiet",
               "--set", f"stages.sampler.params.trace_ids={ids}", data=data, timeout=300)
     return ids, os.path.join(r.run_dir, "plan", "plan.json")
 
 
+def replay(ids, plan, window, *size):
+    """What `penstock replay` prints of a cache of a size."""
+    return json.loads(command("replay", ids, *size, "--window", window, "--plan", plan, "--json").stdout)
+
+
 def rates(ids, plan, batches, window):
-    out = command("replay", ids, "--batches", batches, "--window", window, "--plan", plan, "--json").stdout
-    return {p["policy"]: p["hit_rate"] for p in json.loads(out)["policies"]}
+    return {p["policy"]: p["hit_rate"] for p in replay(ids, plan, window, "--batches", batches)["policies"]}
 
 
 @test
@@ -52,6 +59,26 @@ def lookahead_against_the_others():
                 assert far["lookahead"] >= 0.88 * far["belady"], (name, batches)
                 assert near["lookahead"] >= 1.04 * near["window"], (name, batches)
                 assert min(near["lookahead"], far["lookahead"]) >= near["static"], (name, batches)
+
+
+@test
+def labor_misses_fewer_rows_than_uniform():
+    """With batches and hops that depend on each other, at equal bytes."""
+    with Place() as p:
+        for name in SETTINGS:
+            missed = {}
+            ids, plan = trace(p, name)
+            uniform = {(b, w): replay(ids, plan, w, "--batches", b) for b in (2, 4) for w in (8, 16)}
+            for (batches, window), told in uniform.items():
+                missed[batches, window] = {q["policy"]: q["misses"] for q in told["policies"]}
+            ids, plan = trace(p, name, **LABOR)
+            for batches in (2, 4):
+                told = replay(ids, plan, 16, "--rows", uniform[batches, 16]["rows"])
+                assert told["batches"] == uniform[batches, 16]["batches"], (told, uniform)
+                ours = next(q["misses"] for q in told["policies"] if q["policy"] == "lookahead")
+                alike, gids = ours / missed[batches, 16]["lookahead"], ours / missed[batches, 8]["window"]
+                print(f"# {name}, {batches} batches: labor misses {alike:.3f} of uniform's rows, {gids:.3f} of uniform's with GIDS's window")
+                assert alike <= 0.6 and gids <= 0.5, (name, batches)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ TRAIN_AND_VAL = os.path.join(ROOT, "pipelines", "pytorch.json")
 EPOCHS = 6
 CHAIN = """
 import hashlib, json, os, time
-with penstock.Stage("t", "a test", inputs=("batch", "val"), params={"save_s": 0.0, "slow_s": 0.0, "restores": True, "keeps": True}) as stage:
+with penstock.Stage("t", "a test", inputs=("batch", "val"), params={"save_s": 0.0, "slow_s": 0.0, "restores": True, "keeps": True, "talks": False}) as stage:
     state = {"digest": ""}
 
     def save(file):
@@ -29,7 +29,10 @@ with penstock.Stage("t", "a test", inputs=("batch", "val"), params={"save_s": 0.
                 assert batch.epoch == epoch, (port, batch.epoch, epoch)
                 state["digest"] = hashlib.sha256(f"{state['digest']} {port} {batch.digest}".encode()).hexdigest()
                 seeds += batch.n[0]
-                time.sleep(stage.params.slow_s)
+                until = time.monotonic() + stage.params.slow_s
+                while stage.params.talks and time.monotonic() < until:
+                    stage.log("one of many messages")
+                time.sleep(max(0, until - time.monotonic()))
             assert seeds == len(stage.dataset.train if port == "batch" else stage.dataset.val), (port, seeds)
         stage.report_epoch(epoch, loss=int(state["digest"][:8], 16) / 2 ** 32, val_accuracy=min(epoch, 4 - epoch) / 4, test_accuracy=epoch / 8)
     stage.report("t", digest=state["digest"])
@@ -77,6 +80,17 @@ def a_stopped_or_killed_run_goes_on():
             f.write(bytes([last[0] ^ 1]))
         said = start(p, "--resume", run.run_dir).wait()
         assert f"{path} is damaged: expected checksum" in said.err, said
+
+
+@test
+def a_message_may_come_with_the_request_to_stop():
+    with Place() as p:
+        for _ in range(3):
+            run = start(p, slow_s=0.02, talks=True)
+            wait_for(lambda: has_checkpoint(run.run_dir))
+            run.process.send_signal(signal.SIGINT)
+            stopped = run.wait()
+            assert stopped.code == 130, stopped
 
 
 @test
