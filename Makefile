@@ -243,8 +243,13 @@ $(BUILD)/tests/gpu-bench: $(patsubst %.cu,$(BUILD)/obj/%.host.o,$(gpu_bench)) $(
 	$(CXX) -o $@ $(filter %.o,$^) $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -Wl,-rpath,$(abspath $(BUILD)/lib) -L$(BUILD)/lib -lpenstock-stages -lpenstock -lpenstock-cpu
 
 # The benches: tools/bench/README.md. Without what --bench installs, the benches that need it are skipped.
-bench_bin := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
-.PHONY: bench bench-smallest bench-gpu bench-deps
+peers_so := $(BUILD)/bench/libpeers.so
+bench_bin := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c)) $(peers_so)
+# Python of others loads it, so it has no sanitizer.
+$(peers_so): tools/bench/peers/sampler.c
+	$(begin)
+	$(CC) $(filter-out -fsanitize%,$(ALL_CFLAGS)) -O3 -MF $@.d -shared -o $@ $< $(NEEDS_LIBC)
+.PHONY: bench bench-smallest bench-peers bench-gpu bench-deps
 bench-deps: deps-test
 	@tools/install-deps --bench || echo "bench: not everything could be installed: benches that need what is missing are skipped"
 bench: bench-deps
@@ -253,6 +258,11 @@ bench: bench-deps
 bench-smallest: bench-deps
 	@$(MAKE) --no-print-directory all tests $(bench_bin)
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py --smallest $(BENCH)
+# Beside other libraries, whose environments it makes below $(BUILD)/peers: tools/bench/peers/README.md.
+bench-peers: bench-deps
+	@tools/install-deps --peers || echo "bench-peers: not everything could be installed: peers that need what is missing are skipped"
+	@$(MAKE) --no-print-directory all $(peers_so)
+	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py $(if $(PEERS),--peers "$(PEERS)") $(if $(RETUNE),--retune) $(if $(SAVE),--save) $(or $(BENCH),peers-memory peers-outofcore)
 bench-gpu: deps-test
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BUILD)/tests/gpu-bench $(if $(cuda_so),$(BUILD)/bench/gpu)
 	@BUILD=$(BUILD) $(PYTHON) tools/bench/bench.py gpu-kernels gpu-epoch --save
@@ -260,7 +270,7 @@ bench-gpu: deps-test
 # tests/run runs what it finds, so programs of tests that are no longer there must go.
 stale_bin := $(filter-out $(tests_bin) $(guest_bin) %.d,$(wildcard $(BUILD)/tests/*/test_*))
 .PHONY: tests
-tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(fakes)
+tests: $(tests_bin) $(test_stages) $(guest_bin) $(BUILD)/tests/libpenstock-cuda-host.so $(BUILD)/tests/gpu-bench $(fakes) $(peers_so)
 	$(if $(stale_bin),@rm -f $(stale_bin))
 
 .PHONY: deps deps-test
@@ -375,6 +385,7 @@ help:
 	@echo 'make gpu-pack      an archive of all that check-gpu and bench-gpu need on another machine; PACK=FILE: its name'
 	@echo 'make bench         every bench; BENCH="memory io-4096": only these'
 	@echo 'make bench-smallest  every bench in a form that takes seconds, to see that it works'
+	@echo 'make bench-peers   PyTorch, PyG and DGL from PyPI beside Penstock; PEERS="torch dgl": only these, RETUNE=1, SAVE=1'
 	@echo 'make bench-gpu      what its kernels reach, and hand-over and disk kernels; check-gpu bench-gpu is all of it'
 	@echo 'make resources      registers and shared memory of each CUDA kernel, into kernels/cuda/resources.txt'
 	@echo 'make fuzz          each fuzz target for FUZZ_SECONDS=20, with ASan and UBSan'

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""bench.py [--smallest] [--pairs N] [--scratch FOLDER] [--save] [NAME...]
+"""bench.py [--smallest] [--pairs N] [--scratch FOLDER] [--save] [--peers NAMES] [--retune] [NAME...]
 
 memory      the in-memory epoch against the FLOPs it needs at the best rate of oneDNN; processes against threads
 bf16        the epoch of memory with products in bfloat16, against one in float32
@@ -19,6 +19,8 @@ ranks       exact filtered ranks among all vertices, against the one product tha
 tpc         throughput per cost: predicted by penstock tpc, against runs with 1 to 12 emulated SSDs
 gpu-kernels the kernels, the hand-over between processes and the disk kernels on a GPU (only if named)
 gpu-epoch   an epoch on a GPU against one on the CPU (only if named)
+peers-memory    the epoch of memory in PyTorch, PyG and DGL against Penstock's (only if named: it downloads packages)
+peers-outofcore the epoch of outofcore, with rows of 4 KiB, against the same libraries (only if named)
 
 A bench checks its results before it prints a rate, alternates what it compares, and prints medians with their
 quartiles. It prints "skipped" and the reason if it cannot run here. Results go to build/bench-results.
@@ -27,7 +29,9 @@ quartiles. It prints "skipped" and the reason if it cannot run here. Results go 
             and are not written. Without a GPU, gpu-* then run on the host build of the kernels
 --pairs     alternations of each bench
 --scratch   the folder for datasets and files (default /var/tmp/penstock-bench): on the drive to measure
---save      write the results to tools/bench/results"""
+--save      write the results to tools/bench/results, and tables of peers-* to tools/bench/peers/README.md
+--peers     of peers-*: only these peers, for example --peers "torch dgl"
+--retune    of peers-*: tune all peers again, not only those that were not tuned on this machine"""
 import argparse
 import dataclasses
 import datetime
@@ -47,6 +51,7 @@ import gpu
 import measure
 import tpc
 import transfers
+from peers import catalogue, side_by_side, table
 
 RESULTS = os.path.join(measure.ROOT, "tools", "bench", "results")
 
@@ -130,6 +135,17 @@ BENCHES = {
                  dict(pairs=1, vertices=2000, features=128, train=0.2, batch=128, hidden=16, dilate=20, caches=(200,), drives=(("p5510", (2,)),))),
     "gpu-kernels": Bench(gpu.kernels, dict(pairs=1, host=False), dict(pairs=1, host=True), programs=("gpu",), only_if_named=True),
     "gpu-epoch": Bench(gpu.epoch, dict(pairs=1, host=False), dict(pairs=1, host=True), only_if_named=True),
+    # check: vertices of the small graph that all must learn alike; make: make environments; tune_batches: of an epoch, 0: all
+    "peers-memory": Bench(side_by_side.memory,
+                          dict(pairs=5, vertices=169343, edges=1166243, train=90941, batch=1024, hidden=256, epochs=11, peer_epochs=6, check=20000,
+                               make=True, tune=True, tune_epochs=4, tune_batches=0),
+                          dict(pairs=1, vertices=2000, edges=8000, train=1000, batch=256, hidden=32, epochs=2, peer_epochs=2, check=4000,
+                               make=False, tune=False, tune_epochs=2, tune_batches=0), only_if_named=True),
+    "peers-outofcore": Bench(side_by_side.outofcore,
+                             dict(pairs=5, vertices=1000000, edges=10000000, train=100000, batch=512, hidden=64, epochs=3, peer_epochs=3, check=20000,
+                                  make=True, tune=True, tune_epochs=2, tune_batches=60),
+                             dict(pairs=1, vertices=5000, edges=50000, train=1000, batch=256, hidden=64, epochs=2, peer_epochs=2, check=4000,
+                                  make=False, tune=False, tune_epochs=2, tune_batches=2), only_if_named=True),
 }
 
 
@@ -193,6 +209,23 @@ def write(results, names, save):
         json.dump(results, f, indent=1)
         f.write("\n")
     print(f"results: {path}")
+    for name in filter(lambda name: "peers" in results[name], BENCHES.keys() & results.keys()):
+        text = table.markdown(results[name], machine)
+        if save:
+            table.put(name, text)
+        else:
+            with open(os.path.splitext(path)[0] + f".{name}.md", "w") as f:
+                f.write(text)
+
+
+def show_tables(results, machine):
+    """({bench: its table} is printed, too), and what could not be measured, for the last line."""
+    left_out = []
+    for result in results.values():
+        if "peers" in result:
+            print("\n" + table.markdown(result, machine), flush=True)
+            left_out += result["not_measured"]  # their names
+    return f"; without {', '.join(left_out)} (the reasons are above)" if left_out else ""
 
 
 def main():
@@ -202,7 +235,13 @@ def main():
     parser.add_argument("--pairs", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", default=os.path.join(os.environ.get("TMPDIR", "/var/tmp"), "penstock-bench"), help=argparse.SUPPRESS)
     parser.add_argument("--save", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--peers", type=lambda names: names.replace(",", " ").split(), help=argparse.SUPPRESS)
+    parser.add_argument("--retune", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    unknown = [name for name in options.peers or () if name not in catalogue.PEERS]
+    if unknown:
+        parser.error(f"--peers {' '.join(unknown)}: expected some of {', '.join(catalogue.PEERS)}")
+    side_by_side.WANTED, side_by_side.RETUNE = options.peers, options.retune
     if options.smallest and options.save:
         parser.error("--smallest takes no figures that are worth saving: leave out --save")
     os.makedirs(options.scratch, exist_ok=True)
@@ -212,12 +251,13 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.scratch) as small:
         measure.SCRATCH = small if options.smallest else options.scratch
         results, counts = run_all(names, options)
+    left_out = show_tables(results, machine)
     if options.smallest:
         print("This was the smallest form of each bench. It shows that the benches work; its figures mean nothing.")
     else:
         write({"machine": machine, **results}, options.names, options.save)
         print(f"The datasets in {options.scratch} can be deleted.")
-    print(", ".join(f"{n} {what}" for what, n in counts.items()))
+    print(", ".join(f"{n} {what}" for what, n in counts.items()) + left_out)
     sys.exit(counts["wrong"] > 0)
 
 
