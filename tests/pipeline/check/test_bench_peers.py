@@ -125,7 +125,7 @@ def settings_are_tuned_once_for_a_machine():
 @test
 def a_peer_that_learns_something_else_gives_no_rate():
     with Place() as p:
-        for wrong, why in ((["--loss", "0.6"], "its loss after 6 epochs is 0.600, and Penstock's 0.410"), (["--loss", "1.2"], "does not go down"),
+        for wrong, why in ((["--loss", "0.6"], "its loss after 12 epochs is 0.600, and Penstock's 0.410"), (["--loss", "1.2"], "does not go down"),
                            (["--rows", "110"], "made 110 rows in an epoch, and Penstock's 101")):
             ours = Ours(1.0)
             try:

@@ -41,7 +41,7 @@ class Recipe:
 INTEL = Step("Intel's OpenMP", ("--no-deps", "intel-openmp==2026.2.0"), 10, needed=False)
 # On a machine without a GPU, too, the PyTorch of PyPI loads the CUDA libraries when it is imported.
 RECIPES = {
-    "torch": Recipe(gib=12, download_gib=3.5, steps=(
+    "torch": Recipe(gib=6, download_gib=2.5, steps=(
         Step("PyTorch", ("--no-deps", "torch==2.15.0"), 60),
         Step("the CUDA libraries that PyTorch loads", (
             "--no-deps", "cuda-toolkit==13.2.2", "nvidia-cublas==13.4.1.3", "nvidia-cuda-cupti==13.2.86", "nvidia-cuda-nvrtc==13.2.86",
@@ -53,10 +53,11 @@ RECIPES = {
             "wheel<1", "ninja<2", "scipy<1.19", "psutil<8"), 30),
         INTEL,
         Step("PyG", ("torch-geometric==2.8.1",), 15, needed=False, extra="pyg"),
-        # PyPI has no pyg-lib, and these two only as sources
-        Step("torch-scatter and torch-sparse, which pip compiles", ("--no-build-isolation", "--no-deps", "torch-scatter==2.1.2", "torch-sparse==0.6.18"),
-             90, needed=False, extra="pyg", variables=(("FORCE_ONLY_CPU", "1"), ("MAX_JOBS", str(len(os.sched_getaffinity(0)))))))),
-    "dgl": Recipe(gib=9, download_gib=2.7, steps=(
+        # PyPI has no pyg-lib, and these two only as sources. Wheels in pip's cache may be those of another PyTorch
+        Step("torch-scatter and torch-sparse, which pip compiles", (
+            "--no-build-isolation", "--no-deps", "--no-cache-dir", "--no-binary", "torch-scatter,torch-sparse", "torch-scatter==2.1.2",
+            "torch-sparse==0.6.18"), 90, needed=False, extra="pyg", variables=(("FORCE_ONLY_CPU", "1"), ("MAX_JOBS", str(len(os.sched_getaffinity(0)))))))),
+    "dgl": Recipe(gib=6, download_gib=2.7, steps=(
         Step("PyTorch", ("--no-deps", "torch==2.2.1"), 60),
         Step("the CUDA libraries that PyTorch loads", (
             "--no-deps", "nvidia-cublas-cu12==12.1.3.1", "nvidia-cuda-cupti-cu12==12.1.105", "nvidia-cuda-nvrtc-cu12==12.1.105",

@@ -57,7 +57,7 @@ class Kept:
     def note(self, name):
         """How a peer was tuned, for the reader."""
         found = self.peers[name]
-        busy = f" at a load of {found['load']:.1f} for each core: repeat with --retune on a quiet machine" if found["load"] > BUSY else ""
+        busy = f" at a load of {found['load']:.1f} for each core: tune again on a quiet machine, with RETUNE=1" if found["load"] > BUSY else ""
         return f"tuned on {found['date']}{busy}"
 
     def put(self, ready, settings, seconds, tried):
