@@ -396,5 +396,5 @@ help:
 	@echo 'make site          the documentation as web pages, into build/site (tools/site)'
 	@echo 'make format lint clean'
 
--include $(shell find $(BUILD) -path '$(BUILD)/tree-*' -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) \( -path '$(BUILD)/tree-*' -o -path '$(BUILD)/peers' \) -prune -o -name '*.d' -print 2>/dev/null)
 .SECONDARY:

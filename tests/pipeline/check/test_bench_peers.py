@@ -108,9 +108,10 @@ def settings_are_tuned_once_for_a_machine():
         again = Ours(1.0)
         result, said = compare(p, [a], again, pairs=1)
         assert "tune a" not in again.log and result["peers"]["a"]["epoch_s"]["median"] == 1.0 and "tuned on 20" in said, (again.log, said)
-        newer = Ours(1.0)  # another version of the library
-        compare(p, [fake(p, "a", versions="fake 2")], newer, pairs=1)
-        assert newer.log.count("tune a") == 4, newer.log
+        for newer, runs in ((fake(p, "a", versions="fake 2"), 4), (fake(p, "a", tuned={"environment": ("fake",), "workers": (0, 1, 2)}), 3)):
+            other = Ours(1.0)  # another version, and settings that were not tried
+            compare(p, [newer], other, pairs=1)
+            assert other.log.count("tune a") == runs, other.log
         with open(p.path("tuned.json")) as f:
             kept = json.load(f)
         kept["machine"]["cpu"] = "another"

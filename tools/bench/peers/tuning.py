@@ -30,6 +30,10 @@ def load():
     return os.getloadavg()[0] / len(os.sched_getaffinity(0))
 
 
+def among(ready):
+    return {key: list(values) for key, values in ready.tuned.items()}
+
+
 class Kept:
     """The file with the settings. A file from another machine, or one that cannot be read, counts as empty."""
 
@@ -48,11 +52,9 @@ class Kept:
             self.said = f"{path} cannot be read ({e}); tuned anew"
 
     def get(self, ready):
-        """The settings of a peer, if they were found with these versions and are still to be had."""
+        """The settings of a peer, if they were found among those that there are now, and with these versions."""
         found = self.peers.get(ready.name)
-        if not found or found["versions"] != ready.versions or found["settings"].keys() != ready.tuned.keys():
-            return None
-        return found["settings"] if all(value in ready.tuned[key] for key, value in found["settings"].items()) else None
+        return found["settings"] if found and found["versions"] == ready.versions and found["among"] == among(ready) else None
 
     def note(self, name):
         """How a peer was tuned, for the reader."""
@@ -61,8 +63,8 @@ class Kept:
         return f"tuned on {found['date']}{busy}"
 
     def put(self, ready, settings, seconds, tried):
-        self.peers[ready.name] = {"settings": settings, "epoch_s": seconds, "tried": tried, "versions": ready.versions, "load": load(),
-                                  "date": datetime.date.today().isoformat()}
+        self.peers[ready.name] = {"settings": settings, "epoch_s": seconds, "tried": tried, "among": among(ready), "versions": ready.versions,
+                                  "load": load(), "date": datetime.date.today().isoformat()}
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path + ".new", "w") as f:
             json.dump({"machine": machine(), "peers": self.peers}, f, indent=1)
