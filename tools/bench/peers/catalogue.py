@@ -106,7 +106,7 @@ def ready(name, peer, may_make, fallback=None):
     if not pythons and fallback:
         version, failure = environments.probe(fallback, peer.probe)
         if failure:
-            reasons.append(f"{fallback}: {failure}")
+            reasons.append(f"{fallback}: {failure} (Debian's PyTorch: tools/install-deps --python)")
         else:
             pythons, versions = {os.path.basename(fallback): fallback}, version
     if not pythons:
