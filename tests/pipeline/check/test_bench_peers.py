@@ -220,6 +220,18 @@ def what_pip_cannot_get_is_told_and_tried_again():
 
 
 @test
+def the_line_of_pip_that_says_most():
+    compiler = ["Running setup.py install for x: started", "error: subprocess-exited-with-error", "x.cpp:1:10: fatal error: Python.h: No such file",
+                "ninja: build stopped: subcommand failed.", "error: legacy-install-failure", "hint: See above for output from the failure."]
+    with Place() as p:
+        for lines, wanted in ((compiler, compiler[2]), ([compiler[0], *compiler[3:]], compiler[3]), ([], "pip said nothing"), (["killed"], "killed"),
+                              (["Looking", "ERROR: Could not find a version", "ERROR: No matching distribution", "hint"], "ERROR: No matching distribution")):
+            with open(p.path("log"), "w") as f:
+                f.write("\n".join(lines))
+            assert environments.why_of(p.path("log")) == wanted, (lines, environments.why_of(p.path("log")))
+
+
+@test
 def a_peer_without_its_library_says_so():
     def peer(code):
         return catalogue.Peer("memory", "fake", "fake.py", (), ("fake",), code, (("workers", (0, 1)),))

@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,11 +110,12 @@ def digest(recipe):
 
 
 def why_of(log):
-    """The line of pip's output that says most."""
+    """The line of pip's output that says most: the first error of a compiler, or the last one of pip."""
     with open(log, errors="replace") as f:
         lines = [line.strip() for line in f if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR:", "error:"))]
-    return (errors or lines or ["pip said nothing"])[-1][:300]
+    compiler = [line for line in lines if re.search(r": (fatal )?error: |^ninja: ", line)]
+    others = [line for line in lines if re.match(r"(ERROR|error): ", line) and not re.search("subprocess-exited|-fail(ure|ed)$", line)]
+    return (compiler[:1] + others[-1:] + lines[-1:] + ["pip said nothing"])[0][:300]
 
 
 def pip(name, step):
