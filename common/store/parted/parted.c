@@ -1,5 +1,5 @@
 /* parted.c: cuts a dataset into parts, and opens the part of a rank. */
-#include "common/store/parted/parted.h"
+#include "common/store/parted/parted_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -80,8 +80,6 @@ static pst_rc write_part(const struct pst_dataset *ds, const char *dir, const st
     struct pst_build b;
     pst_rc rc = part_path(dir, cut->part, path);
     if (rc == PST_OK)
-        rc = check_place(path);
-    if (rc == PST_OK)
         rc = pst_build_begin(&b, path, true);
     if (rc != PST_OK)
         return rc;
@@ -100,11 +98,13 @@ static json_t *list_of(const int64_t *first, int parts)
     return list;
 }
 
-static pst_rc write_list(const struct pst_dataset *ds, const char *path, const struct pst_dataset_cut *cut)
+static pst_rc write_list(const struct pst_dataset *ds, const char *path, const struct pst_dataset_cut *cut,
+                         const struct pst_parted_spec *spec)
 {
-    json_t *root = json_pack("{si ss so so*}", "penstock_parts", FORMAT, "dataset", ds->digest, "first",
-                             list_of(cut->first, cut->parts), "first_edge",
-                             cut->lists ? list_of(cut->first_edge, cut->parts) : NULL);
+    json_t *root =
+        json_pack("{si ss ss so so*}", "penstock_parts", FORMAT, "dataset", ds->digest, "by",
+                  spec->part != NULL ? spec->by : "range", "first", list_of(cut->first, cut->parts),
+                  "first_edge", cut->lists ? list_of(cut->first_edge, cut->parts) : NULL);
     char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (text == NULL)
@@ -114,16 +114,20 @@ static pst_rc write_list(const struct pst_dataset *ds, const char *path, const s
     return rc;
 }
 
+static pst_rc check_lists(const struct pst_dataset *ds)
+{
+    return ds->edge_relation.map == NULL && ds->edge_weights.map == NULL && ds->edge_times.map == NULL
+               ? PST_OK
+               : pst_fail(PST_E_ARG,
+                          "%s has relations, weights or times of edges, so its lists of neighbours cannot be "
+                          "cut: leave --lists out",
+                          ds->dir);
+}
+
 /* Where the lists of each part begin. */
 static pst_rc cut_lists(const struct pst_dataset *ds, struct pst_dataset_cut *cut)
 {
     const int64_t *indptr = ds->indptr.map;
-    if (ds->edge_relation.map != NULL || ds->edge_weights.map != NULL || ds->edge_times.map != NULL)
-        return pst_fail(
-            PST_E_ARG,
-            "%s has relations, weights or times of edges, so its lists of neighbours cannot be cut: "
-            "leave --lists out",
-            ds->dir);
     cut->lists = true;
     for (int k = 0; k <= cut->parts; k++)
         cut->first_edge[k] = indptr[cut->first[k]];
@@ -137,24 +141,69 @@ static pst_rc cut_lists(const struct pst_dataset *ds, struct pst_dataset_cut *cu
     return PST_OK;
 }
 
-pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, int parts, bool lists,
-                        struct pst_progress *progress)
+pst_rc pst_parted_check(const struct pst_dataset *ds, const char *dir, const struct pst_parted_spec *spec,
+                        bool renumbers)
+{
+    char path[PST_PATH_MAX];
+    assert(spec->parts >= 2 && spec->parts <= PST_DATASET_PARTS_MAX);
+    pst_rc rc = check_whole(ds, dir, spec->parts);
+    if (rc == PST_OK && spec->lists)
+        rc = check_lists(ds);
+    for (int k = 0; k < spec->parts && rc == PST_OK; k++) {
+        rc = part_path(dir, k, path);
+        if (rc == PST_OK)
+            rc = check_place(path);
+    }
+    if (rc == PST_OK && renumbers)
+        rc = path_in(dir, PST_PARTED_WHOLE, path);
+    return rc == PST_OK && renumbers ? pst_parted_check_whole(ds, path) : rc;
+}
+
+/* cut->first is known. parts.json is written last. */
+static pst_rc write_parts(const struct pst_dataset *ds, const char *dir, struct pst_dataset_cut *cut,
+                          const struct pst_parted_spec *spec, struct pst_progress *progress)
 {
     char list[PST_PATH_MAX];
-    struct pst_dataset_cut cut = {.parts = parts};
-    assert(parts >= 2 && parts <= PST_DATASET_PARTS_MAX);
-    pst_rc rc = check_whole(ds, dir, parts);
-    if (rc == PST_OK)
-        rc = path_in(dir, PST_DATASET_PARTS_FILE, list);
-    for (int k = 0; k <= parts; k++)
-        cut.first[k] = (int64_t)((__int128)ds->vertices * k / parts);
-    if (rc == PST_OK && lists)
-        rc = cut_lists(ds, &cut);
+    pst_rc rc = path_in(dir, PST_DATASET_PARTS_FILE, list);
+    if (rc == PST_OK && spec->lists)
+        rc = cut_lists(ds, cut);
     if (rc == PST_OK)
         rc = pst_file_make_parents(list);
-    for (; cut.part < parts && rc == PST_OK; cut.part++)
-        rc = write_part(ds, dir, &cut, progress);
-    return rc == PST_OK ? write_list(ds, list, &cut) : rc;
+    for (; cut->part < cut->parts && rc == PST_OK; cut->part++)
+        rc = write_part(ds, dir, cut, progress);
+    return rc == PST_OK ? write_list(ds, list, cut, spec) : rc;
+}
+
+/* The vertices get new numbers first. */
+static pst_rc write_renumbered(const struct pst_dataset *ds, const char *dir, struct pst_dataset_cut *cut,
+                               const struct pst_parted_spec *spec, struct pst_progress *progress)
+{
+    char path[PST_PATH_MAX];
+    struct pst_dataset whole;
+    pst_rc rc = path_in(dir, PST_PARTED_WHOLE, path);
+    if (rc == PST_OK)
+        rc = pst_parted_renumber(ds, path, spec, cut->first, progress);
+    if (rc == PST_OK)
+        rc = pst_dataset_open(&whole, path);
+    if (rc != PST_OK)
+        return rc;
+    rc = write_parts(&whole, dir, cut, spec, progress);
+    pst_dataset_close(&whole);
+    return rc;
+}
+
+pst_rc pst_parted_write(const struct pst_dataset *ds, const char *dir, const struct pst_parted_spec *spec,
+                        struct pst_progress *progress)
+{
+    struct pst_dataset_cut cut = {.parts = spec->parts};
+    const pst_rc rc = pst_parted_check(ds, dir, spec, spec->part != NULL);
+    if (rc != PST_OK)
+        return rc;
+    if (spec->part != NULL)
+        return write_renumbered(ds, dir, &cut, spec, progress);
+    for (int k = 0; k <= spec->parts; k++)
+        cut.first[k] = pst_parted_begin(ds->vertices, spec->parts, k);
+    return write_parts(ds, dir, &cut, spec, progress);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------- */

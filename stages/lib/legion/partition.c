@@ -173,7 +173,7 @@ static pst_rc call_metis(struct undirected *u, const struct pst_legion_partition
                                      "METIS cannot divide this graph into %d parts: error %d", p->parts, rc);
 }
 
-static int64_t count_cut(const struct pst_csc *g, const int8_t *part)
+int64_t pst_legion_cut_edges(const struct pst_csc *g, const int8_t *part)
 {
     int64_t cut = 0;
     for (int64_t v = 0; v < g->vertices; v++)
@@ -201,7 +201,7 @@ pst_rc pst_legion_partition(struct pst_legion_partition *p, int8_t *part)
     if (rc == PST_OK) {
         for (int64_t v = 0; v < n; v++)
             part[v] = (int8_t)u.part[v];
-        p->cut_edges = count_cut(p->graph, part);
+        p->cut_edges = pst_legion_cut_edges(p->graph, part);
     }
     release(&u);
     return rc;

@@ -38,5 +38,8 @@ PST_API PST_MUST_USE pst_rc pst_legion_check(const struct pst_csc *graph);
  * vertices. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_legion_partition(struct pst_legion_partition *p, int8_t *part);
 
+/* How many edges of a checked graph lie between two parts. */
+PST_API int64_t pst_legion_cut_edges(const struct pst_csc *graph, const int8_t *part);
+
 PST_END_DECLS
 #endif

@@ -1,14 +1,14 @@
-/* graph_parts.c: penstock partition --parts: divides a graph's vertices into parts with few edges between
- * them. */
+/* graph_parts.c: penstock partition --parts: divides a graph's vertices into parts. */
 #include "tools/penstock/caches/graph_parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/error.h"
 #include "common/store/dataset/npy.h"
-#include "common/store/store.h"
+#include "common/store/parted/parted.h"
 #include "common/util/file.h"
 #include "common/util/memory.h"
 #include "stages/lib/legion/partition.h"
@@ -20,6 +20,16 @@
 #define ENTRY_BYTES 48
 #define VERTEX_BYTES 200
 #define OTHER_BYTES ((uint64_t)32 << 20) /* of the process */
+
+const char *const graph_parts_names[GRAPH_PARTS_KINDS] = {"range", "hash", "metis"};
+
+int graph_parts_by_of(const char *name)
+{
+    for (int k = 0; k < GRAPH_PARTS_KINDS; k++)
+        if (strcmp(name, graph_parts_names[k]) == 0)
+            return k;
+    return -1;
+}
 
 /* How many entries METIS may get. */
 static pst_rc entries_of(uint64_t memory, int64_t vertices, int64_t *entries)
@@ -51,60 +61,100 @@ static pst_rc write_parts(const char *path, const int8_t *part, int64_t n)
     return rc;
 }
 
-/* The sizes of the parts, and what they cost. */
-static void describe(const struct graph_parts *args, const struct pst_legion_partition *p, const int8_t *part,
-                     double seconds)
+/* What was found, and what it cost. */
+struct found {
+    const struct pst_csc *graph;
+    const struct pst_seeds *train;
+    double sampled, seconds;
+    int64_t cut_edges;
+};
+
+static void describe(const struct graph_parts *args, const char *what, const struct found *f,
+                     const int8_t *part)
 {
     int64_t vertices[PST_CLIQUES_MAX] = {0}, train[PST_CLIQUES_MAX] = {0};
-    for (int64_t v = 0; v < p->graph->vertices; v++)
+    for (int64_t v = 0; v < f->graph->vertices; v++)
         vertices[part[v]]++;
-    for (int64_t i = 0; i < p->ntrain; i++)
-        train[part[p->train[i]]]++;
-    for (int k = 0; k < p->parts; k++)
+    for (int64_t i = 0; i < f->train->n; i++)
+        train[part[f->train->ids[i]]]++;
+    for (int k = 0; k < (int)args->parts; k++)
         printf("part %d: %lld vertices, %lld training vertices\n", k, (long long)vertices[k],
                (long long)train[k]);
-    printf(
-        "%s: %lld of %lld edges lie between parts (%.1f %%); METIS got %.1f %% of the edges; %.1f s; at most "
-        "%.0f MiB of memory\n",
-        args->out, (long long)p->cut_edges, (long long)p->graph->edges,
-        p->graph->edges > 0 ? 100.0 * (double)p->cut_edges / (double)p->graph->edges : 0, 100 * p->sampled,
-        seconds, (double)pst_memory_peak() / 1048576);
+    printf("%s: %lld of %lld edges lie between parts (%.1f %%)", what, (long long)f->cut_edges,
+           (long long)f->graph->edges,
+           f->graph->edges > 0 ? 100.0 * (double)f->cut_edges / (double)f->graph->edges : 0);
+    if (args->by == GRAPH_PARTS_METIS)
+        printf("; METIS got %.1f %% of the edges; %.1f s; at most %.0f MiB of memory", 100 * f->sampled,
+               f->seconds, (double)pst_memory_peak() / 1048576);
+    printf("\n");
 }
 
-pst_rc graph_parts_write(const struct graph_parts *args)
+static pst_rc call_metis(const struct graph_parts *args, struct found *f, int8_t *part)
 {
-    struct pst_dataset ds;
-    struct pst_seeds seeds = {.n = 0};
-    int8_t *part = NULL;
-    pst_rc rc = pst_dataset_open(&ds, args->dataset);
-    if (rc != PST_OK)
-        return rc;
-    const struct pst_csc graph = pst_topology_mapped(&ds);
-    struct pst_legion_partition p = {
-        .graph = &graph, .parts = (int)args->parts, .seed = (uint64_t)args->seed};
-    if (ds.split[PST_TRAIN].map != NULL && ds.split[PST_TRAIN].shape[0] > 0)
-        rc = pst_seeds_init(&seeds, &ds, "train", INT32_MAX, 0, false);
-    if (rc == PST_OK)
-        rc = entries_of(args->memory_bytes, graph.vertices, &p.entries_max);
-    if (rc == PST_OK)
-        rc = pst_legion_check(&graph);
-    if (rc == PST_OK && (part = malloc((size_t)graph.vertices)) == NULL)
-        rc =
-            pst_fail(PST_E_NOMEM, "out of memory: cannot partition %lld vertices", (long long)graph.vertices);
+    struct pst_legion_partition p = {.graph = f->graph,
+                                     .train = f->train->ids,
+                                     .ntrain = f->train->n,
+                                     .parts = (int)args->parts,
+                                     .seed = (uint64_t)args->seed};
+    const double begin = pst_now();
+    pst_rc rc = entries_of(args->memory_bytes, f->graph->vertices, &p.entries_max);
     for (int k = 0; k < p.parts; k++)
         p.weight[k] = 1;
-    p.train = seeds.ids;
-    p.ntrain = seeds.n;
-    const double begin = pst_now();
+    if (rc == PST_OK)
+        rc = pst_legion_check(f->graph);
     if (rc == PST_OK)
         rc = pst_legion_partition(&p, part);
-    const double seconds = pst_now() - begin;
+    f->seconds = pst_now() - begin;
+    f->sampled = p.sampled;
+    f->cut_edges = p.cut_edges;
+    return rc;
+}
+
+/* The parts that need no edges. */
+static pst_rc assign(const struct graph_parts *args, struct found *f, int8_t *part)
+{
+    const int64_t n = f->graph->vertices;
+    const pst_rc rc = pst_legion_check(f->graph);
+    if (rc != PST_OK)
+        return rc;
+    if (args->by == GRAPH_PARTS_HASH)
+        pst_parted_hash(part, n, (int)args->parts, (uint64_t)args->seed);
+    else
+        pst_parted_range(part, n, (int)args->parts);
+    f->cut_edges = pst_legion_cut_edges(f->graph, part);
+    return PST_OK;
+}
+
+pst_rc graph_parts_find(const struct pst_dataset *ds, const struct graph_parts *args, const char *what,
+                        int8_t *part)
+{
+    struct pst_seeds seeds = {.n = 0};
+    const struct pst_csc graph = pst_topology_mapped(ds);
+    struct found found = {.graph = &graph, .train = &seeds};
+    pst_rc rc = PST_OK;
+    if (ds->split[PST_TRAIN].map != NULL && ds->split[PST_TRAIN].shape[0] > 0)
+        rc = pst_seeds_init(&seeds, ds, "train", INT32_MAX, 0, false);
     if (rc == PST_OK)
-        rc = write_parts(args->out, part, graph.vertices);
+        rc = args->by == GRAPH_PARTS_METIS ? call_metis(args, &found, part) : assign(args, &found, part);
     if (rc == PST_OK)
-        describe(args, &p, part, seconds);
-    free(part);
+        describe(args, what, &found, part);
     pst_seeds_release(&seeds);
+    return rc;
+}
+
+pst_rc graph_parts_write(const char *dataset, const struct graph_parts *args, const char *path)
+{
+    struct pst_dataset ds;
+    pst_rc rc = pst_dataset_open(&ds, dataset);
+    if (rc != PST_OK)
+        return rc;
+    int8_t *part = malloc((size_t)ds.vertices + 1);
+    rc = part != NULL
+             ? graph_parts_find(&ds, args, path, part)
+             : pst_fail(PST_E_NOMEM, "out of memory: cannot partition %lld vertices", (long long)ds.vertices);
+    if (rc == PST_OK)
+        rc = write_parts(path, part, ds.vertices);
+    free(part);
     pst_dataset_close(&ds);
     return rc;
 }

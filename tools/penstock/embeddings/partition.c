@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,11 +16,13 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
+#define CUT_VERTEX_BYTES 17 /* its part, and its numbers before and after */
+
 static const char usage[] =
     "usage: penstock partition DATASET --partitions P --out FILE [OPTION]...\n"
     "       penstock partition --check FILE\n"
-    "       penstock partition DATASET --parts K --out FILE.npy [--memory BYTES] [--seed N]\n"
-    "       penstock partition DATASET --parts K --datasets DIR [--lists]\n"
+    "       penstock partition DATASET --parts K --out FILE.npy [OPTION]...\n"
+    "       penstock partition DATASET --parts K --datasets DIR [--by HOW] [--lists] [OPTION]...\n"
     "Assigns the dataset's vertices to P equal partitions, and sorts the training edges into P x P buckets: "
     "the\n"
     "partition of the source, and that of the destination. Training then needs the embeddings of two "
@@ -31,15 +34,27 @@ static const char usage[] =
     "With --datasets, DIR gets K datasets, one for each rank of a run on several machines. Each has all "
     "edges, "
     "but\n"
-    "only the feature rows of its own vertices: equally many neighbouring ids.\n\n"
+    "only the feature rows of its own vertices: equally many neighbouring ids. With --by metis, few edges "
+    "lie\n"
+    "between parts; with the shuffle local, fewer rows then come from other ranks. The vertices get new "
+    "numbers.\n"
+    "DIR/whole is the dataset with these numbers, and keeps the old number of each vertex (the array "
+    "old_ids). It\n"
+    "can be removed. `penstock verify DIR/whole --same-as DATASET` proves that it has the same graph, and\n"
+    "`penstock infer RUN --dataset DIR/whole` uses a model that was trained on the parts.\n\n"
     "  --partitions P   1 to 256\n"
     "  --parts K        1 to 64; with --datasets 2 to 16\n"
     "  --datasets DIR   write the parts as datasets to a new directory: DIR/part0, ..., and DIR/parts.json\n"
     "  --lists          with --datasets: each part has only the lists of neighbours of its own vertices, "
     "too\n"
+    "  --by HOW         how vertices are assigned to parts. metis: few edges between parts, and balanced "
+    "training\n"
+    "                   vertices; hash: by a hash of the id; range: neighbouring ids, which stay as they "
+    "are\n"
+    "                   (default: range with --datasets, metis with --out)\n"
     "  --out FILE       write the buckets to FILE, which is replaced if it exists\n"
     "  --assign HOW     random (default): vertices are shuffled; id: neighbouring ids share a partition\n"
-    "  --seed N         of the shuffle (default 0)\n"
+    "  --seed N         of the shuffle, of METIS, or of the hash (default 0)\n"
     "  --memory BYTES   for edges on their way to the file, with K, M, G or T (default: half of what is "
     "free). With\n"
     "                   --parts: METIS gets a sample of the edges if all of them need more\n"
@@ -49,7 +64,7 @@ static const char usage[] =
 
 struct partition_args {
     int64_t partitions, parts, seed;
-    int assign;
+    int assign, by; /* by: of enum graph_parts_by; -1: the default */
     uint64_t memory_bytes;
     const char *dataset, *out, *check, *datasets;
     bool quiet, lists;
@@ -105,29 +120,59 @@ static pst_rc partition(const struct partition_args *args)
     return rc == PST_OK ? describe(args->out) : rc;
 }
 
-/* K datasets. */
+static struct graph_parts graph_parts_of(const struct partition_args *args)
+{
+    return (struct graph_parts){.by = (enum graph_parts_by)args->by,
+                                .parts = args->parts,
+                                .seed = args->seed,
+                                .memory_bytes = args->memory_bytes};
+}
+
+/* Finds the part of each vertex, and writes K datasets. */
+static pst_rc cut_by(const struct partition_args *args, const struct pst_dataset *ds, int8_t *part)
+{
+    const uint64_t used = (uint64_t)ds->vertices * CUT_VERTEX_BYTES;
+    struct pst_parted_spec spec = {.parts = (int)args->parts,
+                                   .lists = args->lists,
+                                   .by = graph_parts_names[args->by],
+                                   .seed = (uint64_t)args->seed,
+                                   .memory_bytes = args->memory_bytes > used ? args->memory_bytes - used : 0};
+    const bool renumbers = args->by != GRAPH_PARTS_RANGE;
+    const struct graph_parts parts = graph_parts_of(args);
+    struct pst_progress progress;
+    pst_progress_init(&progress, args->quiet);
+    pst_rc rc = pst_parted_check(ds, args->datasets, &spec, renumbers); /* before the work */
+    if (rc == PST_OK)
+        rc = graph_parts_find(ds, &parts, args->datasets, part);
+    spec.part = renumbers ? part : NULL;
+    if (rc == PST_OK)
+        rc = pst_parted_write(ds, args->datasets, &spec, &progress);
+    if (rc == PST_OK)
+        printf("%s: %d parts by %s with %s %lld edges, each with the feature rows of its vertices, %lld "
+               "bytes a row\n",
+               args->datasets, spec.parts, spec.by, args->lists ? "a share of" : "all", (long long)ds->edges,
+               (long long)ds->stride_bytes);
+    return rc;
+}
+
 static pst_rc cut(const struct partition_args *args)
 {
     struct pst_dataset ds;
-    struct pst_progress progress;
-    pst_progress_init(&progress, args->quiet);
     pst_rc rc = pst_dataset_open(&ds, args->dataset);
     if (rc != PST_OK)
         return rc;
-    const long long rows = (long long)(ds.vertices / args->parts), stride = (long long)ds.stride_bytes;
-    rc = pst_parted_write(&ds, args->datasets, (int)args->parts, args->lists, &progress);
-    if (rc == PST_OK)
-        printf("%s: %lld parts with %s %lld edges, each with the feature rows of %lld%s vertices, %lld bytes "
-               "a row\n",
-               args->datasets, (long long)args->parts, args->lists ? "a share of" : "all",
-               (long long)ds.edges, rows, ds.vertices % args->parts != 0 ? " or one more" : "", stride);
+    int8_t *part = malloc((size_t)ds.vertices + 1);
+    rc = part != NULL ? cut_by(args, &ds, part)
+                      : pst_fail(PST_E_NOMEM, "out of memory: cannot cut %lld vertices into parts",
+                                 (long long)ds.vertices);
+    free(part);
     pst_dataset_close(&ds);
     return rc;
 }
 
 /* ---- options ---------------------------------------------------------------------------------------- */
 
-enum option_code { PARTITIONS = 1000, PARTS, OUT, DATASETS, LISTS, ASSIGN, SEED, MEMORY, QUIET, CHECK };
+enum option_code { PARTITIONS = 1000, PARTS, OUT, DATASETS, LISTS, BY, ASSIGN, SEED, MEMORY, QUIET, CHECK };
 
 static pst_rc take_option(struct partition_args *args, int code, const char *text)
 {
@@ -137,6 +182,11 @@ static pst_rc take_option(struct partition_args *args, int code, const char *tex
     case OUT: args->out = text; return PST_OK;
     case DATASETS: args->datasets = text; return PST_OK;
     case LISTS: args->lists = true; return PST_OK;
+    case BY:
+        args->by = graph_parts_by_of(text);
+        return args->by >= 0
+                   ? PST_OK
+                   : pst_fail(PST_E_ARG, "--by: expected " GRAPH_PARTS_CHOICES "; found \"%s\"", text);
     case ASSIGN:
         args->assign = pst_parts_assign_of(text);
         return args->assign >= 0 ? PST_OK
@@ -166,6 +216,10 @@ static pst_rc settle(struct partition_args *args, int argc, char **argv)
                         "and --datasets");
     if (args->lists && args->datasets == NULL)
         return pst_fail(PST_E_ARG, "--lists requires --datasets DIR");
+    if (args->by >= 0 && args->parts == 0)
+        return pst_fail(PST_E_ARG, "--by requires --parts K: partitions of embeddings have --assign");
+    if (args->by < 0)
+        args->by = args->datasets != NULL ? GRAPH_PARTS_RANGE : GRAPH_PARTS_METIS;
     if (args->datasets != NULL && (args->parts < 2 || args->parts > PST_DATASET_PARTS_MAX))
         return pst_fail(PST_E_ARG, "--parts: with --datasets, expected 2 to %d, found %lld",
                         PST_DATASET_PARTS_MAX, (long long)args->parts);
@@ -180,6 +234,7 @@ static int parse(int argc, char **argv, struct partition_args *args)
                                             {"out", required_argument, NULL, OUT},
                                             {"datasets", required_argument, NULL, DATASETS},
                                             {"lists", no_argument, NULL, LISTS},
+                                            {"by", required_argument, NULL, BY},
                                             {"assign", required_argument, NULL, ASSIGN},
                                             {"seed", required_argument, NULL, SEED},
                                             {"memory", required_argument, NULL, MEMORY},
@@ -207,20 +262,16 @@ static int parse(int argc, char **argv, struct partition_args *args)
 
 int cmd_partition(int argc, char **argv)
 {
-    struct partition_args args = {.assign = PST_PARTS_RANDOM};
+    struct partition_args args = {.assign = PST_PARTS_RANDOM, .by = -1};
     const int end = parse(argc, argv, &args);
     if (end != 0)
         return end - 1;
     if (args.memory_bytes == 0)
         args.memory_bytes = pst_memory_default();
-    const struct graph_parts parts = {.dataset = args.dataset,
-                                      .out = args.out,
-                                      .parts = args.parts,
-                                      .seed = args.seed,
-                                      .memory_bytes = args.memory_bytes};
+    const struct graph_parts parts = graph_parts_of(&args);
     if (args.datasets != NULL)
         return command_result("partition", cut(&args));
     if (args.parts > 0)
-        return command_result("partition", graph_parts_write(&parts));
+        return command_result("partition", graph_parts_write(args.dataset, &parts, args.out));
     return command_result("partition", args.check != NULL ? check_file(args.check) : partition(&args));
 }
