@@ -475,6 +475,8 @@ PST_API int pst_receivers(const struct pst_stage *self, int port);
 PST_API const char *pst_receiver_device(const struct pst_stage *self, int port, int replica);
 /* Can the first of two of them read the other's memory? On CPUs: yes. On GPUs: if CUDA says so. */
 PST_API bool pst_receiver_reaches(const struct pst_stage *self, int port, int replica, int other);
+/* Is a stage of this kind among all receivers of the output? kind: the name in its description, "remote". */
+PST_API bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind);
 /* The value of a parameter of theirs. An ENUM is its text. The fallback: they have no such parameter, or one
  * of another type. */
 PST_API const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param,

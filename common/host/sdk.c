@@ -255,6 +255,15 @@ bool pst_receiver_reaches(const struct pst_stage *self, int port, int replica, i
     return json_integer_value(json_array_get(reach, (size_t)replica)) >> other & 1;
 }
 
+bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind)
+{
+    const json_t *kinds = json_object_get(receivers(self, port), "kinds");
+    for (size_t i = 0; i < json_array_size(kinds); i++)
+        if (strcmp(json_string_value(json_array_get(kinds, i)), kind) == 0)
+            return true;
+    return false;
+}
+
 const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param, const char *fallback)
 {
     const json_t *params = json_object_get(receivers(self, port), "params");

@@ -69,6 +69,8 @@ static json_t *identity_of(const struct pst_pipeline *pl)
         (void)snprintf(path, sizeof path, "the number of replicas of %s", stage->origin);
         if (counted)
             (void)json_object_set_new(all, path, json_integer(pst_pipeline_replicas(pl, stage)));
+        if (counted && pl->parts[0]) /* each replica has the seeds of its part */
+            (void)json_object_set_new(all, "the first vertex of each part", json_loads(pl->parts, 0, NULL));
     }
     return all;
 }

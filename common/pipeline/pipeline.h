@@ -41,6 +41,8 @@ struct pst_link_spec {
     int index; /* in the list of the file */
 };
 
+#define PST_PIPELINE_PARTS_TEXT 512
+
 struct pst_pipeline {
     struct pst_json doc;
     char name[PST_NAME_MAX];
@@ -56,6 +58,9 @@ struct pst_pipeline {
     bool overlap;                       /* false: one batch is in the pipeline at a time */
     double bus_bytes_per_s, bus_dilate; /* 0: no bus; the run's rate is the quotient */
     int ranks;                          /* each has the replicas that the file says; 1: one machine */
+    /* Where the parts of the dataset begin, as JSON, if it is cut into parts: "[0,1354]". The caller
+     * sets it; "": the dataset is whole, or not known. */
+    char parts[PST_PIPELINE_PARTS_TEXT];
     struct pst_pipeline_stage_spec *stages;
     int nstages;
     struct pst_link_spec *links;

@@ -176,6 +176,18 @@ static int receiver_of(const struct pst_supervisor *sv, int stage, int port)
     return found;
 }
 
+/* What stages get the output: the names in their descriptions, maybe several times. */
+static json_t *kinds_of(const struct pst_supervisor *sv, int stage, int port)
+{
+    json_t *kinds = json_array();
+    for (int l = 0; l < sv->pl->nlinks; l++) {
+        const struct pst_link_spec *link = &sv->pl->links[l];
+        if (link->from == stage && link->from_port == port)
+            (void)json_array_append_new(kinds, json_string(sv->pl->stages[link->to].caps.desc->name));
+    }
+    return kinds;
+}
+
 /* Bit i: the replica can read the memory of the i-th replica of its stage. */
 static json_int_t reach_of(const struct pst_supervisor *sv, int stage)
 {
@@ -208,8 +220,8 @@ void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int
                 (void)json_array_append_new(reach, json_integer(reach_of(sv, s)));
             }
         (void)json_object_set_new(all, desc->ports[p].name,
-                                  json_pack("{so so sO}", "devices", devices, "reach", reach, "params",
-                                            sv->pl->stages[found].params));
+                                  json_pack("{so so so sO}", "devices", devices, "reach", reach, "kinds",
+                                            kinds_of(sv, stage, p), "params", sv->pl->stages[found].params));
     }
     (void)json_object_set_new(message, "receivers", all);
 }

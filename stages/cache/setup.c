@@ -24,7 +24,7 @@ static pst_rc count_batches(struct pst_stage *self, struct cache *c)
                             false);
     if (rc != PST_OK)
         return rc;
-    rc = pst_seeds_divide(&seeds, replica, replicas, NULL);
+    rc = pst_seeds_divide(&seeds, replica, replicas, NULL, &c->ds.cut);
     c->batches = seeds.batches;
     pst_seeds_release(&seeds);
     return rc;

@@ -1,6 +1,9 @@
 /* budget.c: how much memory the tiers may take. */
 #include "stages/planner/budget.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "common/util/memory.h"
 #include "common/util/progress.h"
 
@@ -71,11 +74,35 @@ static int64_t rows_in(const struct pst_sampling_input *in, uint64_t bytes)
     return in->ds.feature_dim > 0 ? (int64_t)(bytes / in->ds.stride_bytes) : 0;
 }
 
+pst_rc pst_planner_choose_rows(struct pst_plan *plan, struct pst_stage *self, int port,
+                               const struct pst_sampling_input *in)
+{
+    const bool all = in->ds.cut.parts > 0 && pst_receiver_is(self, port, "remote");
+    (void)snprintf(plan->key.policy, sizeof plan->key.policy, "%s", all ? PST_PLAN_ROWS_OF_ALL : "rows");
+    return !all || plan->key.gpu_budget_bytes == 0
+               ? PST_OK
+               : pst_fail(PST_E_ARG,
+                          "a stage remote gets the plan and caches rows of other parts of the dataset, which "
+                          "only the CPU tier can hold: set gpu_cache to 0");
+}
+
+bool pst_planner_has_own_seeds(const struct pst_stage *self, int port)
+{
+    return strcmp(pst_receiver_text(self, port, "shuffle", "global"), "local") == 0;
+}
+
+bool pst_planner_own_rows(const struct pst_plan *plan, const struct pst_sampling_input *in)
+{
+    return in->ds.cut.parts > 0 && strcmp(plan->key.policy, PST_PLAN_ROWS_OF_ALL) != 0;
+}
+
 pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in, const float *scores)
 {
     const struct pst_dataset *ds = &in->ds;
-    const int64_t gpu_rows = rows_in(in, plan->key.gpu_budget_bytes), first = ds->features.first_row,
-                  rows = ds->cut.parts > 0 ? ds->features.shape[0] : plan->vertices;
+    const bool own = pst_planner_own_rows(plan, in);
+    const int64_t gpu_rows = rows_in(in, plan->key.gpu_budget_bytes),
+                  first = own ? ds->features.first_row : 0,
+                  rows = own ? ds->features.shape[0] : plan->vertices;
     const pst_rc rc =
         pst_plan_choose(scores + plan->key.hops * plan->vertices + first, rows,
                         gpu_rows + rows_in(in, plan->key.cache_budget_bytes), &plan->rows.ids, &plan->rows.n);

@@ -39,9 +39,21 @@ uint64_t pst_planner_find_tier(struct pst_stage *self, const struct pst_device *
                                const struct pst_sampling_input *in, const struct pst_minibatch_size *most,
                                const struct pst_planner_budget_ask *ask);
 
+/* Names the policy of rows alone. If the dataset is a part of a cut one and a stage remote gets the plan, the
+ * rank caches rows of all parts: that stage fetches those of other parts. port: where the plan goes out.
+ * PST_E_ARG: there is a GPU tier, too, which cannot hold them. */
+PST_MUST_USE pst_rc pst_planner_choose_rows(struct pst_plan *plan, struct pst_stage *self, int port,
+                                            const struct pst_sampling_input *in);
+/* Has each replica that gets the plan its own seeds (shuffle local)? Of a part of a cut dataset, these are
+ * the part's. */
+bool pst_planner_has_own_seeds(const struct pst_stage *self, int port);
+/* Are the cached rows those of the rank's part alone? */
+bool pst_planner_own_rows(const struct pst_plan *plan, const struct pst_sampling_input *in);
+
 /* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
  * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
- * CPU tier: no other placement of rows saves more transactions. scores: (hops + 1) x vertices. */
+ * CPU tier: no other placement of rows saves more transactions. Of a part of a cut dataset, the rows of the
+ * part, or with the policy PST_PLAN_ROWS_OF_ALL, those of all parts. scores: (hops + 1) x vertices. */
 pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in,
                               const float *scores);
 

@@ -165,10 +165,8 @@ static pst_rc choose_policy(struct pst_stage *self, struct planner *p)
         p->policy = ssd ? (enum tiers_policy)(PLACED + PST_PLACEMENT_JOINT) : ROWS;
     if (p->cost == COST_AUTO)
         p->cost = (enum tiers_cost)(COSTS + (uniform ? PST_PLACEMENT_EXACT : PST_PLACEMENT_ACCESS));
-    if (p->policy == ROWS) {
-        (void)snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "rows");
-        return PST_OK;
-    }
+    if (p->policy == ROWS)
+        return pst_planner_choose_rows(&p->plan, self, pst_port(self, "plan"), &p->in);
     if (!ssd)
         return pst_fail(
             PST_E_ARG, "the policy places lists of neighbours, but topology is not \"ssd\", so all lists are "
@@ -193,7 +191,9 @@ static pst_rc size(struct pst_stage *self)
     struct planner *p = pst_state(self);
     const uint64_t own = XXH3_64bits_withSeed("planner", strlen("planner"), pst_seed(self));
     const struct pst_sampling_order order = {.seed = p->hotness == PST_HOTNESS_ORACLE ? pst_seed(self) : own,
-                                             .shuffle = true};
+                                             .shuffle = true,
+                                             .own_part =
+                                                 pst_planner_has_own_seeds(self, pst_port(self, "plan"))};
     pst_rc rc = pst_sampling_input_open(&p->in, self, &p->params, NULL, NULL, order);
     if (rc == PST_OK)
         rc = choose_source(self, p);
@@ -310,7 +310,7 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
         rc = place(p);
     if (rc != PST_OK || is_shared(p))
         return rc;
-    if (p->hotness == PST_HOTNESS_PRESAMPLE && p->in.ds.cut.parts == 0) {
+    if (p->hotness == PST_HOTNESS_PRESAMPLE && !pst_planner_own_rows(plan, &p->in)) {
         give_counts(p);
         rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, plan->rows.n,
                                    &plan->predicted_hit_rate);

@@ -18,13 +18,13 @@ static pst_rc size(struct pst_stage *self)
     r->out = pst_port(self, "done");
     pst_need(self, r->in, PST_PAGE, PST_PAGE);
     const pst_rc rc = pst_dataset_open_part(&r->ds, pst_dataset_dir(self));
-    return rc != PST_OK || r->ds.vertex_types == 0
-               ? rc
-               : pst_fail(
-                     PST_E_UNSUPPORTED,
-                     "%s has several types of vertices, whose rows differ in width: use the stage disk in "
-                     "place of remote",
-                     r->ds.dir);
+    if (rc == PST_OK && r->ds.vertex_types > 0)
+        return pst_fail(
+            PST_E_UNSUPPORTED,
+            "%s has several types of vertices, whose rows differ in width: use the stage disk in place of "
+            "remote",
+            r->ds.dir);
+    return rc == PST_OK ? pst_remote_hot_read(r, pst_oneshot(self, pst_port(self, "plan"))) : rc;
 }
 
 /* The rank of this machine. A whole dataset needs no other ranks. */
@@ -54,6 +54,8 @@ static pst_rc start(struct pst_stage *self)
     const char *paths[PST_DATASET_FEATURE_FILES_MAX];
     char notes[NOTES_BYTES];
     pst_rc rc = meet(self, r);
+    if (rc == PST_OK)
+        rc = pst_remote_hot_open(r);
     if (rc != PST_OK)
         return rc;
     c->tables_max = 1;
@@ -72,7 +74,26 @@ static pst_rc start(struct pst_stage *self)
     return rc;
 }
 
+/* Before the first batch. */
+static pst_rc begin(struct pst_stage *self, struct pst_remote *r)
+{
+    const double from = pst_now();
+    const pst_rc rc = pst_remote_hot_fetch(r);
+    if (rc == PST_OK && r->hot.planned)
+        pst_log(self, "cached %" PRId64 " rows of other parts in %.3f s", r->hot.n, pst_now() - from);
+    r->alone = rc == PST_E_INTERRUPTED; /* the run ends on all ranks */
+    return r->alone ? PST_OK : rc;
+}
+
 /* ---- frames -------------------------------------------------------------------------------------- */
+
+static uint64_t all_of(const uint64_t *rows, int ranks)
+{
+    uint64_t sum = 0;
+    for (int k = 0; k < ranks; k++)
+        sum += rows[k];
+    return sum;
+}
 
 /* Other ranks may have further slots of a batch whose last slot on this rank has gone. */
 static pst_rc wait_for_batch(struct pst_remote *r, bool all)
@@ -92,7 +113,7 @@ static pst_rc serve(struct pst_stage *self, struct pst_remote *r, const struct p
     void *slot = frame->nrefs > 0 ? pst_slot(self, frame->refs[0], &bytes) : NULL;
     if (frame->nrefs > 0 && slot == NULL)
         return PST_E_STATE;
-    const uint64_t before = pst_disk_stats(r->engine)->bytes;
+    const uint64_t before = pst_disk_stats(r->engine)->bytes, hits_before = all_of(r->counts.hits, r->ranks);
     const struct pst_minibatch *mb = slot;
     const bool last =
         (frame->flags & PST_LAST_MICRO) != 0 ||
@@ -108,6 +129,8 @@ static pst_rc serve(struct pst_stage *self, struct pst_remote *r, const struct p
     if (slot != NULL)
         pst_minibatch_serve(slot, bytes, requests);
     pst_count(self, 1, pst_disk_stats(r->engine)->bytes - before);
+    pst_count_lookups(self, 0,
+                      all_of(r->counts.hits, r->ranks) - hits_before); /* the sampler counts look-ups */
     out.part = 0; /* the slot goes on as one part, which announces no requests */
     out.arg[0] = out.arg[1] = 0;
     rc = pst_send(self, r->out, &out);
@@ -142,6 +165,8 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     struct pst_remote *r = pst_state(self);
     if (event->kind == PST_EV_FINISH && r->collective != NULL)
         pst_collective_leave(r->collective); /* others may wait for this replica */
+    if (event->kind == PST_EV_START)
+        return begin(self, r);
     return event->kind == PST_EV_FRAME && !r->alone ? take_frame(self, r, event->frame) : PST_OK;
 }
 
@@ -163,11 +188,7 @@ static pst_rc report(struct pst_stage *self, const struct pst_remote *r)
     const struct pst_remote_counts *c = &r->counts;
     /* of the replicas of this rank, only one tells what is the same for all */
     const bool first = r->collective == NULL || r->collective->rank % r->collective->near == 0;
-    uint64_t all_asked = 0, all_served = 0;
-    for (int k = 0; k < r->ranks; k++) {
-        all_asked += c->asked[k];
-        all_served += c->served[k];
-    }
+    const uint64_t hits = all_of(c->hits, r->ranks);
     pst_rc rc = pst_report(
         self, "io",
         "{\"backend\": \"%s\", \"direct\": \"%s\", \"requests\": %" PRIu64 ", \"bytes\": %" PRIu64
@@ -180,13 +201,24 @@ static pst_rc report(struct pst_stage *self, const struct pst_remote *r)
     if (rc == PST_OK)
         rc = pst_report(self, "remote",
                         "{\"rounds\": %" PRIu64 ", \"own_rows\": %" PRIu64 ", \"asked_rows\": %" PRIu64
-                        ", \"served_rows\": %" PRIu64 ", \"row_bytes\": %" PRIu64
+                        ", \"served_rows\": %" PRIu64 ", \"cached_rows\": %" PRId64
+                        ", \"cache_hits\": %" PRIu64 ", \"row_bytes\": %" PRIu64
                         ", \"wait_s\": %.6f, \"read_s\": %.6f, \"exchange_s\": %.6f}",
-                        c->rounds, c->own_rows, all_asked, all_served, first ? r->ds.stride_bytes : 0,
-                        c->wait_s, c->read_s, c->rows_s);
+                        c->rounds, c->own_rows, all_of(c->asked, r->ranks), all_of(c->served, r->ranks),
+                        r->hot.n, hits, first ? r->ds.stride_bytes : 0, c->wait_s, c->read_s, c->rows_s);
     if (rc == PST_OK)
         rc = list(self, "asked_of", c->asked, r->ranks);
-    return rc == PST_OK ? list(self, "served_to", c->served, r->ranks) : rc;
+    if (rc == PST_OK)
+        rc = list(self, "served_to", c->served, r->ranks);
+    if (rc != PST_OK || !r->hot.planned)
+        return rc;
+    rc = list(self, "cached_of", c->cached, r->ranks);
+    if (rc == PST_OK)
+        rc = list(self, "hits_of", c->hits, r->ranks);
+    /* the rank's cache is one: the sampler has reported its own rows */
+    return rc == PST_OK
+               ? pst_report(self, "cache", "{\"hits\": %" PRIu64 ", \"rows\": %" PRId64 "}", hits, r->hot.n)
+               : rc;
 }
 
 static void shut(struct pst_stage *self)
@@ -199,6 +231,7 @@ static void shut(struct pst_stage *self)
             pst_log(self, "cannot report the counts: %s", pst_error_text());
         pst_disk_free(r->engine);
     }
+    pst_remote_hot_release(&r->hot);
     pst_remote_release_rooms(r);
     pst_dataset_close(&r->ds);
 }
@@ -215,6 +248,15 @@ static const struct pst_port_desc ports[] = {
      .requests = PST_REQUESTS_SERVES,
      .flags = PST_PORT_WRITES | PST_PORT_ORDERED,
      .help = "minibatches with a table of requests; all ranks take part in each"},
+    {.name = "plan",
+     .dir = PST_IN,
+     .type = "plan",
+     .dtype = "any",
+     .rank = -1,
+     .memory = "cpu,pinned",
+     .flags = PST_PORT_ONESHOT | PST_PORT_OPTIONAL,
+     .help = "the planner's plan, which then caches hot rows of all parts: this stage fetches those of other "
+             "parts once, and keeps them; without it, the rank caches rows of its own part only"},
     {.name = "done",
      .dir = PST_OUT,
      .type = "minibatch",

@@ -16,6 +16,7 @@ static pst_rc need(struct pst_memory_buffer *buffer, uint64_t bytes)
 
 void pst_remote_release_rooms(struct pst_remote *r)
 {
+    free(r->wants.at);
     free(r->ids.at);
     free(r->to.at);
     free(r->asked.at);
@@ -27,24 +28,13 @@ void pst_remote_release_rooms(struct pst_remote *r)
 
 /* What a round is about. */
 struct round {
-    const char *slot;
+    char *slot;
     uint64_t bytes;
     uint64_t wants[PST_DATASET_PARTS_MAX]; /* rows of each rank */
     uint64_t give[PST_DATASET_PARTS_MAX], take[PST_DATASET_PARTS_MAX];
+    uint64_t total;  /* their sum: as many as r->wants has */
     uint64_t serves; /* rows that others want of this rank */
 };
-
-/* A whole dataset belongs to each rank. */
-static int owner_of(const struct pst_remote *r, uint64_t vertex)
-{
-    const struct pst_dataset_cut *cut = &r->ds.cut;
-    int part = 0;
-    if (cut->parts == 0)
-        return r->rank;
-    while (vertex >= (uint64_t)cut->first[part + 1])
-        part++;
-    return part;
-}
 
 static pst_rc check_request(const struct pst_remote *r, const struct round *now,
                             const struct pst_request *request)
@@ -77,20 +67,46 @@ static pst_rc table_of(const struct pst_remote *r, const struct round *now, uint
                           n, at, now->bytes);
 }
 
-static pst_rc count_wants(const struct pst_remote *r, struct round *now)
+/* The requests of one table. */
+static pst_rc take_table(struct pst_remote *r, struct round *now, const struct pst_request *table, uint64_t n)
+{
+    struct pst_remote_want *want = (struct pst_remote_want *)(void *)r->wants.at + now->total;
+    const int32_t *left = NULL;
+    int64_t misses = 0;
+    pst_rc rc = n <= INT32_MAX
+                    ? PST_OK
+                    : pst_fail(PST_E_FORMAT, "a slot has %" PRIu64 " requests: that is too many", n);
+    for (uint64_t i = 0; i < n && rc == PST_OK; i++)
+        rc = check_request(r, now, &table[i]);
+    if (rc == PST_OK)
+        rc = pst_remote_hot_take(r, now->slot, table, (int64_t)n, &left, &misses);
+    for (int64_t i = 0; i < misses && rc == PST_OK; i++) {
+        const struct pst_request *request = &table[left != NULL ? left[i] : i];
+        want[i] = (struct pst_remote_want){.vertex = request->row, .to = request->offset};
+        now->wants[pst_remote_owner_of(r, request->row)]++;
+        now->total++;
+    }
+    return rc;
+}
+
+/* Copies the cached rows, and finds out which others the slot needs. */
+static pst_rc collect(struct pst_remote *r, struct round *now)
 {
     const struct pst_request *table;
+    uint64_t requests = 0;
     for (uint32_t p = 0; p < r->parts; p++) {
-        pst_rc rc = table_of(r, now, p, &table);
-        for (uint64_t i = 0; i < r->part[p].n && rc == PST_OK; i++) {
-            rc = check_request(r, now, &table[i]);
-            if (rc == PST_OK)
-                now->wants[owner_of(r, table[i].row)]++;
-        }
+        const pst_rc rc = table_of(r, now, p, &table);
         if (rc != PST_OK)
             return rc;
+        requests += r->part[p].n;
     }
-    return PST_OK;
+    pst_rc rc = need(&r->wants, requests * sizeof(struct pst_remote_want) + 1);
+    for (uint32_t p = 0; p < r->parts && rc == PST_OK; p++) {
+        rc = table_of(r, now, p, &table);
+        if (rc == PST_OK)
+            rc = take_table(r, now, table, r->part[p].n);
+    }
+    return rc;
 }
 
 /* Where the own rows lie in `served`, behind their table. */
@@ -99,13 +115,12 @@ static uint64_t rows_at(uint64_t n)
     return pst_align_up(n * sizeof(struct pst_request), PST_PAGE);
 }
 
-/* Sorts the requests by owner: ids for others, and for each row its place in the slot. own: gets the vertices
- * of own rows. */
+/* Sorts what the slot needs by owner: ids for others, and for each row its place in the slot. own: gets the
+ * vertices of own rows. */
 static pst_rc sort_wants(struct pst_remote *r, struct round *now, bool last, uint64_t **own)
 {
-    uint64_t total = 0, words = 0, id_at[PST_DATASET_PARTS_MAX] = {0}, to_at[PST_DATASET_PARTS_MAX] = {0};
-    for (int k = 0; k < r->ranks; k++)
-        total += now->wants[k];
+    const uint64_t total = now->total;
+    uint64_t words = 0, id_at[PST_DATASET_PARTS_MAX] = {0}, to_at[PST_DATASET_PARTS_MAX] = {0};
     pst_rc rc = need(&r->ids, (total + (uint64_t)r->ranks) * sizeof(uint64_t));
     if (rc == PST_OK)
         rc = need(&r->to, 2 * total * sizeof(uint64_t) + 1); /* and own vertices behind */
@@ -124,17 +139,14 @@ static pst_rc sort_wants(struct pst_remote *r, struct round *now, bool last, uin
         words += now->give[k];
         place += now->wants[k];
     }
-    uint64_t own_at = 0;
-    for (uint32_t p = 0; p < r->parts; p++) {
-        const struct pst_request *table = (const void *)(now->slot + r->part[p].at);
-        for (uint64_t i = 0; i < r->part[p].n; i++) {
-            const int k = owner_of(r, table[i].row);
-            to[to_at[k]++] = table[i].offset;
-            if (k == r->rank)
-                (*own)[own_at++] = table[i].row;
-            else
-                ids[id_at[k]++] = table[i].row;
-        }
+    const struct pst_remote_want *want = (const void *)r->wants.at;
+    for (uint64_t i = 0, own_at = 0; i < total; i++) {
+        const int k = pst_remote_owner_of(r, want[i].vertex);
+        to[to_at[k]++] = want[i].to;
+        if (k == r->rank)
+            (*own)[own_at++] = want[i].vertex;
+        else
+            ids[id_at[k]++] = want[i].vertex;
     }
     return PST_OK;
 }
@@ -268,7 +280,7 @@ pst_rc pst_remote_round(struct pst_remote *r, void *slot, uint64_t bytes, bool l
     struct round now = {.slot = slot, .bytes = bytes};
     uint64_t *own = NULL;
     *all = true;
-    pst_rc rc = count_wants(r, &now);
+    pst_rc rc = collect(r, &now);
     if (rc == PST_OK)
         rc = sort_wants(r, &now, last, &own);
     if (rc == PST_OK && r->ranks > 1)

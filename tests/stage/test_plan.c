@@ -407,6 +407,20 @@ static void the_hottest_are_chosen(void **state)
     }
 }
 
+static void ids_of_a_part_are_kept(void **state)
+{
+    (void)state;
+    int64_t ids[] = {7, 3, 9, 4, 5}, others[] = {7, 3, 9, 4, 5};
+    struct pst_plan_tiers tiers = {.n = 5, .gpu_n = 3, .ids = ids};
+    pst_plan_keep(&tiers, 4, 8, true);
+    assert_true(tiers.n == 3 && tiers.gpu_n == 1 && tiers.ids == ids);
+    assert_memory_equal(ids, ((int64_t[]){7, 4, 5}), 3 * sizeof *ids);
+    tiers = (struct pst_plan_tiers){.n = 5, .gpu_n = 3, .ids = others};
+    pst_plan_keep(&tiers, 4, 8, false);
+    assert_true(tiers.n == 2 && tiers.gpu_n == 2);
+    assert_memory_equal(others, ((int64_t[]){3, 9}), 2 * sizeof *others);
+}
+
 static int by_score(const void *left, const void *right, void *scores_of)
 {
     const float *scores = scores_of;
@@ -459,11 +473,17 @@ static void predictions_are_not_an_oracles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared_caches_come_back),   cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(arrays_are_arrays),         cmocka_unit_test(damaged_plans_are_refused),
-        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(differences_are_named),
-        cmocka_unit_test(a_plan_needs_a_place),      cmocka_unit_test(the_hottest_are_chosen),
-        cmocka_unit_test(a_choice_is_a_sort),        cmocka_unit_test(predictions_are_not_an_oracles),
+        cmocka_unit_test(shared_caches_come_back),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(arrays_are_arrays),
+        cmocka_unit_test(damaged_plans_are_refused),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(differences_are_named),
+        cmocka_unit_test(a_plan_needs_a_place),
+        cmocka_unit_test(the_hottest_are_chosen),
+        cmocka_unit_test(ids_of_a_part_are_kept),
+        cmocka_unit_test(a_choice_is_a_sort),
+        cmocka_unit_test(predictions_are_not_an_oracles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

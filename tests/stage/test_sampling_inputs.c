@@ -81,7 +81,7 @@ static void replicas_divide_the_seeds(void **state)
     struct pst_seeds s[REPLICAS];
     for (int r = 0; r < REPLICAS; r++) {
         assert_int_equal(pst_seeds_init(&s[r], &ds, "val", BATCH, 42, true), PST_OK);
-        assert_int_equal(pst_seeds_divide(&s[r], r, REPLICAS, NULL), PST_OK);
+        assert_int_equal(pst_seeds_divide(&s[r], r, REPLICAS, NULL, &ds.cut), PST_OK);
         assert_int_equal(s[r].n, s[0].share[r]);
         largest = pst_max_i64(largest, s[r].n);
     }
@@ -114,8 +114,37 @@ static void replicas_divide_the_seeds(void **state)
     make_dataset(&ds, ids, 2); /* some replica gets none */
     assert_int_equal(pst_seeds_init(&s[0], &ds, "val", BATCH, 42, true), PST_OK);
     assert_int_equal(pst_seeds_of_all(&s[0], 0), 2);
-    assert_int_equal(pst_seeds_divide(&s[0], 0, REPLICAS, NULL), PST_E_ARG);
+    assert_int_equal(pst_seeds_divide(&s[0], 0, REPLICAS, NULL, &ds.cut), PST_E_ARG);
     pst_seeds_release(&s[0]);
+}
+
+/* Of a cut dataset, a vertex is a seed of a replica of the rank that has its part. */
+static void ranks_have_the_seeds_of_their_parts(void **state)
+{
+    (void)state;
+    enum { REPLICAS = 4 };
+    int64_t ids[SPLIT];
+    for (int64_t i = 0; i < SPLIT; i++)
+        ids[i] = i * 3;
+    struct pst_dataset ds;
+    make_dataset(&ds, ids, SPLIT);
+    ds.cut = (struct pst_dataset_cut){.parts = 2, .first = {0, 100, VERTICES}};
+    for (int r = 0; r < REPLICAS; r++) {
+        struct pst_seeds s;
+        assert_int_equal(pst_seeds_init(&s, &ds, "val", 10, 42, true), PST_OK);
+        assert_int_equal(pst_seeds_divide(&s, r, REPLICAS, NULL, &ds.cut), PST_OK);
+        assert_int_equal(s.share[0] + s.share[1], 34); /* 0, 3, ..., 99 */
+        assert_true(s.n == s.share[r] && s.n > 5);
+        for (int64_t i = 0; i < s.n; i++)
+            assert_true((s.ids[i] >= 100) == (r >= 2));
+        pst_seeds_release(&s);
+    }
+    ds.cut.first[1] = VERTICES - 1; /* no seed is in the second part */
+    struct pst_seeds s;
+    assert_int_equal(pst_seeds_init(&s, &ds, "val", 10, 42, true), PST_OK);
+    assert_int_equal(pst_seeds_divide(&s, 0, 2, NULL, &ds.cut), PST_E_ARG);
+    assert_non_null(strstr(pst_error_text(), "another cut of the dataset"));
+    pst_seeds_release(&s);
 }
 
 static void splits_are_checked(void **state)
@@ -276,9 +305,8 @@ static void cached_rows_are_the_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_has_every_seed_once),
-        cmocka_unit_test(replicas_divide_the_seeds),
-        cmocka_unit_test(splits_are_checked),
+        cmocka_unit_test(an_epoch_has_every_seed_once),        cmocka_unit_test(replicas_divide_the_seeds),
+        cmocka_unit_test(ranks_have_the_seeds_of_their_parts), cmocka_unit_test(splits_are_checked),
         cmocka_unit_test(cached_rows_are_the_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,19 @@ pst_rc pst_plan_match(const struct pst_plan *plan, const struct pst_plan_key *wa
                     d.text);
 }
 
+void pst_plan_keep(struct pst_plan_tiers *tiers, int64_t first, int64_t end, bool inside)
+{
+    struct pst_plan_tiers kept = {.ids = tiers->ids};
+    for (int64_t i = 0; i < tiers->n; i++) {
+        const int64_t v = tiers->ids[i];
+        if ((v >= first && v < end) != inside)
+            continue;
+        kept.ids[kept.n++] = v;
+        kept.gpu_n += i < tiers->gpu_n;
+    }
+    *tiers = kept;
+}
+
 /* Scores are not negative, so their bits are in the order of their values. */
 static uint32_t bits_of(float score)
 {

@@ -19,6 +19,7 @@ PST_BEGIN_DECLS
 #define PST_PLAN_REPLICAS_MAX 16 /* as many as a pipeline can have (stage.h) */
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_POLICY_BYTES 96
+#define PST_PLAN_ROWS_OF_ALL "rows of all parts"
 #define PST_PLAN_BYTES_MAX (1u << 20) /* limit of plan.json: a hundred times its usual size */
 
 /* The settings that a plan was made for. */
@@ -38,7 +39,9 @@ struct pst_plan_key {
     char hotness_id[PST_HOTNESS_ID_BYTES];
     uint64_t gpu_budget_bytes;   /* the GPU tier's memory */
     uint64_t cache_budget_bytes; /* the CPU tier's */
-    /* How lists and rows share the tiers, as text that two plans are compared by; "rows": rows only */
+    /* How lists and rows share the tiers, as text that two plans are compared by; "rows": rows only;
+     * PST_PLAN_ROWS_OF_ALL: the same, where a rank that has a part of a cut dataset caches rows of all parts
+     */
     char policy[PST_PLAN_POLICY_BYTES];
 };
 
@@ -96,6 +99,9 @@ PST_API PST_MUST_USE pst_rc pst_plan_match(const struct pst_plan *plan, const st
  * lower ids come first. *cache is allocated and gets *cached = min(rows, vertices) ids, hottest first. */
 PST_API PST_MUST_USE pst_rc pst_plan_choose(const float *scores, int64_t vertices, int64_t rows,
                                             int64_t **cache, int64_t *cached);
+
+/* Keeps the ids from first to end - 1 (inside), or all others. They keep their order and their tiers. */
+PST_API void pst_plan_keep(struct pst_plan_tiers *tiers, int64_t first, int64_t end, bool inside);
 
 /* Predicts how many of a pre-sampled batch's n vertices a cache of `cached` rows would hit. Each vertex of
  * the batch is counted once in counts. The prediction excludes the batch, because a cache chosen with it

@@ -120,13 +120,17 @@ pst_rc pst_sampling_input_open(struct pst_sampling_input *in, struct pst_stage *
         rc = order.edges ? open_edges(in, params->batch, &order)
                          : pst_seeds_init(&in->seeds, &in->ds, pst_dataset_part_name(part), params->batch,
                                           order.seed, order.shuffle);
+    if (rc == PST_OK && order.own_part && in->ds.cut.parts > 0) {
+        order.replica = in->ds.cut.part;
+        order.replicas = in->ds.cut.parts;
+    }
     if (rc == PST_OK && order.replicas > 0)
         rc = order.owner != NULL && order.vertices != in->ds.vertices
                  ? pst_fail(PST_E_ARG,
                             "the plan is of a graph with %lld vertices, but this one has %lld: make a new "
                             "plan",
                             (long long)order.vertices, (long long)in->ds.vertices)
-                 : pst_seeds_divide(&in->seeds, order.replica, order.replicas, order.owner);
+                 : pst_seeds_divide(&in->seeds, order.replica, order.replicas, order.owner, &in->ds.cut);
     if (rc != PST_OK)
         return rc;
     in->graph = pst_topology_mapped(&in->ds);
@@ -167,10 +171,19 @@ pst_rc pst_sampling_read_plan(struct pst_sampling *s, const char **path)
     return rc;
 }
 
+/* The rows of other parts are those of the stage remote. */
+static void keep_own_rows(struct pst_sampling *s)
+{
+    const struct pst_array *own = &s->in.ds.features;
+    if (s->in.ds.cut.parts > 0 && strcmp(s->plan.key.policy, PST_PLAN_ROWS_OF_ALL) == 0)
+        pst_plan_keep(&s->plan.rows, own->first_row, own->first_row + own->shape[0], true);
+}
+
 pst_rc pst_sampling_check_plan(struct pst_sampling *s, const char *path)
 {
     if (!s->planned)
         return PST_OK;
+    keep_own_rows(s);
     if (strcmp(s->plan.key.hotness, "oracle") == 0 && s->params->shuffle != PST_SEEDS_GLOBAL &&
         s->plan.caches.replicas == 0)
         pst_warn(s->self,

@@ -112,7 +112,8 @@ struct pst_sampling_order {
     int replica, replicas; /* replicas 0: they are not divided */
     const int8_t *owner; /* with replicas: the replica that has each of `vertices` vertices; NULL: by hash */
     int64_t vertices;
-    bool edges; /* seeds are the rows of edges_train, not vertices of the split */
+    bool own_part; /* if the dataset is a part of a cut one: only the seeds of the part; replicas must be 0 */
+    bool edges;    /* seeds are the rows of edges_train, not vertices of the split */
 };
 
 struct pst_sampling_input {

@@ -54,9 +54,10 @@ struct pst_sampling_params {
          .into = PST_INTO(state_, member_.shuffle),                                                          \
          .def = "\"global\"",                                                                                \
          .choices = PST_SEEDS_SHUFFLES,                                                                      \
-         .help = "the order of the seeds: global: a new one every epoch, which replicas share; local: each " \
-                 "replica has its own seeds, and a new order of them every epoch, and batch counts the "     \
-                 "seeds of one replica; none: that of the dataset",                                          \
+         .help =                                                                                             \
+             "the order of the seeds: global: a new one every epoch, which replicas share; local: each "     \
+             "replica has its own seeds (of its rank's part, if the dataset is cut), and a new order of "    \
+             "them every epoch, and batch counts the seeds of one replica; none: that of the dataset",       \
          .fixed = true,                                                                                      \
          .counted = 1 + PST_SEEDS_LOCAL},                                                                    \
         {.name = "grains",                                                                                   \

@@ -155,21 +155,31 @@ int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex)
     return __builtin_ctzll(devices);
 }
 
+int pst_seeds_replica(const struct pst_dataset_cut *cut, int replicas, uint64_t seed, int64_t vertex)
+{
+    const int ranks = cut->parts > 0 ? cut->parts : 1, near = replicas / ranks;
+    int part = 0;
+    assert(replicas % ranks == 0);
+    while (cut->parts > 0 && vertex >= cut->first[part + 1])
+        part++;
+    return pst_seeds_device(((UINT64_C(1) << near) - 1) << (part * near), seed, vertex);
+}
+
 uint64_t pst_seeds_own_order(uint64_t seed, int device)
 {
     const struct pst_rng_stream own = pst_rng_stream_of(PST_RNG_SHUFFLE, seed, 0, (uint64_t)device, 1);
     return (uint64_t)own.key[0] << 32 | own.key[1];
 }
 
-pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas, const int8_t *owner)
+pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas, const int8_t *owner,
+                        const struct pst_dataset_cut *cut)
 {
-    const uint64_t devices = (UINT64_C(1) << replicas) - 1;
     const int64_t all = s->n;
     int64_t largest = 0;
     assert(s->replicas == 0 && replica >= 0 && replica < replicas && replicas <= PST_REPLICAS_MAX);
     s->n = 0;
     for (int64_t i = 0; i < all; i++) {
-        const int r = owner != NULL ? owner[s->ids[i]] : pst_seeds_device(devices, s->seed, s->ids[i]);
+        const int r = owner != NULL ? owner[s->ids[i]] : pst_seeds_replica(cut, replicas, s->seed, s->ids[i]);
         if (r < 0 || r >= replicas)
             return pst_fail(PST_E_ARG, "the plan gives training vertex %lld to no replica: make a new plan",
                             (long long)s->ids[i]);
@@ -179,11 +189,12 @@ pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas, const in
     }
     for (int r = 0; r < replicas; r++) {
         if (s->share[r] == 0)
-            return pst_fail(PST_E_ARG,
-                            "with the shuffle \"local\", replica %d gets none of the %lld seeds: expected at "
-                            "least one for each of %d replicas; use fewer replicas, another seed of the run, "
-                            "or the shuffle \"global\"",
-                            r, (long long)all, replicas);
+            return pst_fail(
+                PST_E_ARG,
+                "with the shuffle \"local\", replica %d gets none of the %lld seeds: expected at "
+                "least one for each of %d replicas; use fewer replicas, another seed of the run%s, "
+                "or the shuffle \"global\"",
+                r, (long long)all, replicas, cut->parts > 0 ? ", another cut of the dataset" : "");
         largest = pst_max_i64(largest, s->share[r]);
     }
     s->replicas = replicas;

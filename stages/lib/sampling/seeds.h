@@ -1,8 +1,9 @@
 /* seeds.h: the seeds of batches: the vertices of one split of the dataset, in a new order every epoch.
  *
  * Replicas can divide the vertices (Legion, section 4.1, S3 and S4): each vertex belongs to one replica, by
- * hash, and each replica orders its own share and cuts it into batches. Every replica has the same number of
- * batches in an epoch, so the sizes of batches differ. Without pst_seeds_divide, there is one share.
+ * hash (among those of the rank that has it, if the dataset is cut into parts), and each replica orders its
+ * own share and cuts it into batches. Every replica has the same number of batches in an epoch, so the sizes
+ * of batches differ. Without pst_seeds_divide, there is one share.
  *
  * If partitions of the vertices pass through a buffer (algorithms/states.h), a batch has seeds of one state
  * of the buffer, so the sizes of batches differ, too.
@@ -16,6 +17,7 @@
 PST_BEGIN_DECLS
 
 struct pst_dataset;
+struct pst_dataset_cut;
 struct pst_sampling_states;
 
 struct pst_seeds {
@@ -47,11 +49,11 @@ enum pst_seeds_shuffle {
 #define PST_SEEDS_SHUFFLES "global|local|none"
 
 /* Call it after pst_seeds_init. Keeps only the share of one replica: owner[v] is the replica that has vertex
- * v; NULL: it is chosen by hash. An epoch then has ceil(largest share / s->batch) batches, and each share is
- * cut into so many of near-equal size. With more vertices than batches, none is empty. PST_E_ARG: a replica
- * has no vertex; the message names it. */
+ * v; NULL: pst_seeds_replica says it. cut: of the dataset; its parts may be 0. An epoch then has ceil(largest
+ * share / s->batch) batches, and each share is cut into so many of near-equal size. With more vertices than
+ * batches, none is empty. PST_E_ARG: a replica has no vertex; the message names it. */
 PST_API PST_MUST_USE pst_rc pst_seeds_divide(struct pst_seeds *s, int replica, int replicas,
-                                             const int8_t *owner);
+                                             const int8_t *owner, const struct pst_dataset_cut *cut);
 
 /* Call it after pst_seeds_init, with seeds that are not divided. Each batch then has seeds of one state, in
  * the sequence of the states. states: made for these seeds; they must live as long as *s. */
@@ -59,6 +61,9 @@ PST_API void pst_seeds_by_states(struct pst_seeds *s, struct pst_sampling_states
 
 /* Which of several devices, given as bits, has a vertex: each is as likely as any other. */
 PST_API int pst_seeds_device(uint64_t devices, uint64_t seed, int64_t vertex);
+/* Which of `replicas` replicas on all ranks together has a vertex as a seed, if each has its own: one of the
+ * rank that has the vertex's part, or of all if the dataset is whole. */
+PST_API int pst_seeds_replica(const struct pst_dataset_cut *cut, int replicas, uint64_t seed, int64_t vertex);
 /* The seed of the orders of a device that orders its own share. */
 PST_API uint64_t pst_seeds_own_order(uint64_t seed, int device);
 

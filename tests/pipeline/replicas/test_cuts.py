@@ -1,14 +1,11 @@
 """Parts by METIS or by hash (`penstock partition --datasets DIR --by`): the vertices get new numbers, and the dataset stays
-the same."""
+the same. With seeds of the own part (shuffle local), METIS leaves fewer rows to other ranks. Hot rows of other parts are
+fetched once and kept (pipelines/distributed.json), as the plan of each rank says."""
 import re
 
-import numpy as np
-from replicating import *
+from parting import *
 
-
-def manifest(directory):
-    with open(os.path.join(directory, "dataset.json")) as f:
-        return json.load(f)
+LOCAL = ("--set", "params.shuffle=local")
 
 
 def cut_by(p, parts, by, *args, data=None, name=None):
@@ -105,6 +102,124 @@ def mistakes_are_told():
             f.seek(4096)
             f.write((5000).to_bytes(4, "little"))
         wrong("but the graph has 2000 vertices", *no, "--by", "hash")
+
+
+@test
+def ranks_train_as_the_whole_does():
+    check_mpi()
+    with Place() as p:
+        for ranks, replicas in ((4, 1), (2, 2)):
+            data = cut_by(p, ranks, "metis")[0]
+            whole = replicated(p, 4, data=os.path.join(data, "whole")).report
+            run, ids = run_traced(p, ranks, replicas, data)
+            assert outcome(run.report) == outcome(whole) and figures(run.report) == figures(whole), (ranks, replicas, run)
+            check_counts(run.run_dir, ids, data, cached_rows(run.run_dir, ranks), replicas)
+        out = p.path("out.npy")
+        command("infer", run.run_dir, "--dataset", os.path.join(data, "whole"), "--out", out, "--quiet")
+        assert len(np.load(out)) == 2000
+
+
+@test
+def metis_leaves_fewer_rows_to_other_ranks():
+    """With seeds of the own part. A cache changes which rows travel, and nothing else; nor do lists that are cut."""
+    check_mpi()
+    with Place() as p:
+        share, args = {}, (*LOCAL, *WHOLE, "--set", "params.batch=40")
+        for by in ("metis", "hash", "range"):
+            data = cut_by(p, 4, by)[0]
+            run, ids = run_traced(p, 4, 1, data, *args, "--set", "stages.planner.params.cpu_cache=0")
+            first, owner_of = owners(data)
+            train = array(os.path.join(data, "part0"), "train")
+            for rank in range(4):
+                seeds = set(train[owner_of(train) == rank].tolist())
+                assert seeds <= set(np.concatenate(ids[rank]).tolist()), "each rank trains on the vertices of its part"
+            needed, _ = check_counts(run.run_dir, ids, data, [[]] * 4, evaluations=0)
+            share[by] = 1 - np.trace(needed) / needed.sum()
+            if by != "metis":
+                continue
+            cached, caches = run_traced(p, 4, 1, data, *args)[0], []
+            assert outcome(cached.report) == outcome(run.report)
+            own = cached_rows(cached.run_dir, 4)
+            for rank in range(4):  # what a rank needs most are rows of its part
+                caches.append(np.bincount(owner_of(own[rank]), minlength=4))
+                assert caches[rank][rank] > .4 * caches[rank].sum(), (rank, caches)
+            assert len({ids.tobytes() for ids in own}) == 4, "each rank counts what its own seeds need"
+            lists = run_ranks(p, 4, 1, *LOCAL, "--set", "params.batch=40", pipeline=LISTS, data=cut_by(p, 4, by, "--lists", name="shares")[0])
+            assert outcome(lists.report) == outcome(run.report), lists
+            whole = p.run(REPLICAS, *settings(4), *args, "--epochs", 3, "--resume", run.run_dir, data=os.path.join(data, "whole"), code=2).err
+            assert "the first vertex of each part is nothing, was [0," in whole, whole
+        print(f"# rows of other ranks: {share}")
+        assert share["metis"] < .85 * min(share["hash"], share["range"]), share
+
+
+@test
+def a_part_without_training_vertices_is_refused():
+    with Place() as p:
+        command("split", p.data, p.path("few"), "--train", .01, "--val", .1, "--quiet")
+        train = array(p.path("few"), "train")
+        parts = next(k for k in (2, 4, 8, 16) if len(np.unique(np.searchsorted(np.arange(k) * 2000 // k, train, "right"))) < k)
+        data = cut_by(p, parts, "range", data=p.path("few"), name="cut")[0]
+        env = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": str(parts)}
+        done = subprocess.run([PENSTOCK, "check", DISTRIBUTED, "--dataset", data, *LOCAL, "--set", "params.grains=16",
+                               "--set", 'replicas.places=["cpu:0"]'],
+                              env=env, capture_output=True, text=True)
+        assert done.returncode == 2 and "would get none of the" in done.stderr and "another cut of the dataset" in done.stderr, done
+
+
+@test
+def hot_rows_of_other_parts_are_kept():
+    check_mpi()
+    with Place() as p:
+        data = cut(p, 2)
+        first, owner_of = owners(data)
+        run, ids = run_traced(p, 2, 1, data, *WHOLE)
+        cached = cached_rows(run.run_dir, 2)
+        needed, hit = check_counts(run.run_dir, ids, data, cached, evaluations=0)
+        for rank in range(2):  # the hottest rows of all parts, within cpu_cache; equal ones by id
+            plan = run.run_dir + (f".rank{rank}" if rank else "") + "/plan"
+            hotness = np.load(os.path.join(plan, "hotness.npy"))[-1]
+            budget = (64 << 10) // manifest(os.path.join(data, "part0"))["stride_bytes"]
+            assert cached[rank].tolist() == np.lexsort((np.arange(2000), -hotness))[:budget].tolist()
+            assert manifest_of_plan(plan)["cache"]["policy"] == "rows of all parts"
+            assert hit[rank, 1 - rank] > 1000, hit
+        # without the link, a rank caches rows of its own part only
+        with open(DISTRIBUTED) as f:
+            pl = json.load(f)
+        pl["links"] = [link for link in pl["links"] if link["to"] != "remote.plan"]
+        own = run_ranks(p, 2, 1, *WHOLE, pipeline=p.write(pl, "own.json"), data=data)
+        assert outcome(own.report) == outcome(run.report)
+        for rank, ids in enumerate(cached_rows(own.run_dir, 2)):
+            report = report_of(own.run_dir, rank)
+            assert np.all(owner_of(ids) == rank) and len(ids) == budget and report["remote"]["cached_rows"] == report["remote"]["cache_hits"] == 0
+            assert report["remote"]["asked_rows"] > report_of(run.run_dir, rank)["remote"]["asked_rows"]
+        # a resumed run keeps the same rows
+        again = run_ranks(p, 2, 1, *WHOLE, "--epochs", 3, "--resume", run.run_dir, pipeline=DISTRIBUTED, data=data)
+        assert [ids.tolist() for ids in cached_rows(again.run_dir, 2)] == [ids.tolist() for ids in cached]
+        assert outcome(again.report) == trained(p, 2, *WHOLE, "--epochs", 3)
+        told = run_ranks(p, 2, 1, *WHOLE, "--set", "stages.planner.params.gpu_cache=64KiB", pipeline=DISTRIBUTED, data=data, code=None)
+        assert told.code != 0 and "which only the CPU tier can hold: set gpu_cache to 0" in told.err, told
+
+
+@test
+def all_rows_of_other_parts_are_kept():
+    """They come in several pieces, and then none travels."""
+    check_mpi()
+    with Place() as p:
+        command("gen", "community", p.data, "--vertices", 2000, "--features", 1536, "--seed", 3, "--force", "--quiet")
+        data, out, rounds = cut(p, 2), [], []
+        for cache in ("16MiB", "0"):
+            run = run_ranks(p, 2, 1, *WHOLE, "--epochs", 1, "--set", f"stages.planner.params.cpu_cache={cache}", pipeline=DISTRIBUTED, data=data)
+            out.append(outcome(run.report))
+            remote = [report_of(run.run_dir, rank)["remote"] for rank in (0, 1)]
+            rounds.append([r["rounds"] for r in remote])
+            if cache != "0":
+                assert all(r["asked_rows"] == r["cached_rows"] == 1000 and r["own_rows"] == 0 and r["cache_hits"] > 1000 for r in remote), remote
+        assert out[0] == out[1] and rounds[0] == [n + 1 for n in rounds[1]], rounds  # two pieces, or none
+
+
+def manifest_of_plan(directory):
+    with open(os.path.join(directory, "plan.json")) as f:
+        return json.load(f)
 
 
 if __name__ == "__main__":

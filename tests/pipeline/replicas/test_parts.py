@@ -2,96 +2,7 @@
 the lists of neighbours, too (--lists, distributed_lists.json): the weights are those of one whole dataset, and the rows,
 ids and bytes that ranks send each other are what the cut says. A death ends all ranks, a stopped run goes on, and parts
 that do not fit are refused before anything starts."""
-import struct
-
-import numpy as np
-from ranking import *
-
-WHOLE = ("--set", "stages.trainer.params.eval_every=0")
-WORD = 8  # bytes of an id, and of the word that a rank puts before them
-HEAD = 5  # such words before the vertices of a hop
-MAGIC = 0x3173646963617274  # of a trace of ids
-
-
-def manifest(directory):
-    with open(os.path.join(directory, "dataset.json")) as f:
-        return json.load(f)
-
-
-def traced(path):
-    """The ids of the micro-batches."""
-    found = []
-    with open(path, "rb") as f:
-        while head := f.read(32):
-            magic, _, _, _, n = struct.unpack("<QQIIQ", head)
-            assert magic == MAGIC
-            found.append(np.frombuffer(f.read(WORD * n), np.int64))
-    return found
-
-
-def run_traced(p, ranks, replicas, data, *args):
-    """A run of all ranks, and the ids of each rank's batches."""
-    p.count += 1
-    run_dir, paths, argv = p.path(f"run{p.count}"), [], [MPIRUN]
-    for rank in range(ranks):
-        paths.append(p.path(f"ids{p.count}.{rank}"))
-        open(paths[-1], "w").close()
-        argv += [":"] if rank else []
-        argv += ["-n", "1", *program(p, replicas, run_dir, *args, "--set", f"stages.sampler.params.trace_ids={paths[-1]}",
-                                     pipeline=DISTRIBUTED, data=data)]
-    run = Running(argv, run_dir).wait(60)
-    assert run.code == 0, run
-    return run, [traced(path) for path in paths]
-
-
-def by_rank(remote, name, ranks):
-    return [remote[f"{name}_{rank}"] for rank in range(ranks)]
-
-
-def row_items(remote, ranks):
-    """Bytes that a rank sends for the rows of its slots, and of others'."""
-    return WORD * ((ranks - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"]
-
-
-def figures(report):
-    """What the evaluation found, which gets rows from all ranks."""
-    rows = [(e["epoch"], e["val_accuracy"]) for e in report["epochs"]]
-    return rows, report["best_epoch"], report["test_accuracy"], report["final_test_accuracy"]
-
-
-def evaluation_items(rank, ranks, rows, vertices, epochs, row_bytes):
-    """Bytes that a rank sends for evaluations, on one thread: requests for blocks of rows, and the end, or its rows."""
-    requests = -(-vertices // (16 * 128)) + 1
-    return epochs * (2 * WORD * (ranks - 1) * requests if rank == 0 else rows * row_bytes)
-
-
-def check_counts(run_dir, ids, data, cached):
-    """Rows and bytes of each rank, from the ids of its batches and the parts' borders. cached: ids, by rank."""
-    ranks = len(ids)
-    first = np.array(manifest(os.path.join(data, "part0"))["cut"]["first"])
-    reports = [report_of(run_dir, rank) for rank in range(ranks)]
-    asked = np.zeros((ranks, ranks), np.int64)
-    for rank, report in enumerate(reports):
-        remote, everything = report["remote"], np.concatenate(ids[rank])
-        owner = np.searchsorted(first, everything, "right") - 1
-        asked[rank] = np.bincount(owner, minlength=ranks)
-        own = int(asked[rank, rank]) - int(np.isin(everything[owner == rank], cached[rank]).sum())
-        asked[rank, rank] = 0
-        assert by_rank(remote, "asked_of", ranks) == asked[rank].tolist() and remote["asked_rows"] == asked[rank].sum(), (rank, remote)
-        assert remote["own_rows"] == own, (rank, remote, own)
-        assert report["cache"]["hits"] == np.isin(everything, cached[rank]).sum() and report["status"] == "ok"
-    for rank, report in enumerate(reports):
-        remote, mpi = report["remote"], report["mpi"]
-        assert by_rank(remote, "served_to", ranks) == asked[:, rank].tolist(), (rank, remote, asked)
-        assert report["io"]["rows"] == remote["own_rows"] + remote["served_rows"], report["io"]
-        part = report["dataset"]["part"]
-        items = row_items(remote, ranks) + evaluation_items(rank, ranks, part["rows"], int(first[-1]), EPOCHS, manifest(data + "/part0")["stride_bytes"])
-        assert mpi["item_bytes"] == items, (rank, mpi, items)
-        least = items + mpi["tree_bytes"]
-        assert least <= mpi["sent_bytes"] <= 1.02 * least, (rank, mpi, least)
-        assert (part["number"], part["parts"], part["first"], part["rows"]) == (
-            rank, ranks, first[rank], first[rank + 1] - first[rank]), part
-    return asked
+from parting import *
 
 
 @test
@@ -159,11 +70,10 @@ def parts_train_as_the_whole_does():
             run, ids = run_traced(p, ranks, replicas, data, "--set", f"stages.planner.params.cpu_cache={cache}")
             assert outcome(run.report) == one, (ranks, replicas, run)
             assert figures(run.report) == figures(whole), (figures(run.report), figures(whole))
-            cached = [[] if cache == "0" else np.load(os.path.join(run.run_dir + (f".rank{rank}" if rank else ""), "plan", "cache.npy"))
-                      for rank in range(ranks)]
-            assert cache == "0" or min(map(len, cached)) > 50
-            asked = check_counts(run.run_dir, ids, data, cached)
-            assert asked.sum() > 10_000, asked
+            cached = cached_rows(run.run_dir, ranks)
+            assert min(map(len, cached)) > 50 if cache != "0" else max(map(len, cached)) == 0, cached
+            needed, hit = check_counts(run.run_dir, ids, data, cached, replicas)
+            assert needed.sum() - np.trace(needed) > 10_000 and (hit.sum() - np.trace(hit) > 1000) == (cache != "0"), (needed, hit)
         assert outcome(p.run(DISTRIBUTED, *settings(2)).report) == one  # a whole dataset, without ranks
         out = p.path("out.npy")
         said = command("infer", run.run_dir, "--out", out, code=None)

@@ -315,6 +315,24 @@ static pst_rc check_outputs(const struct run_args *args)
     return rc == PST_OK && args->trace ? pst_report_check_path("--trace", args->trace) : rc;
 }
 
+static json_t *first_of_parts(const struct pst_dataset *ds)
+{
+    json_t *first = json_array();
+    for (int k = 0; k < ds->cut.parts; k++)
+        (void)json_array_append_new(first, json_integer((json_int_t)ds->cut.first[k]));
+    return first;
+}
+
+static void note_parts(struct pst_pipeline *pl, const struct pst_dataset *ds)
+{
+    json_t *first = first_of_parts(ds);
+    char *text = ds->cut.parts > 0 ? json_dumps(first, JSON_COMPACT) : NULL;
+    static_assert(sizeof pl->parts > PST_DATASET_PARTS_MAX * 21, "all numbers fit");
+    (void)snprintf(pl->parts, sizeof pl->parts, "%s", text ? text : "");
+    free(text);
+    json_decref(first);
+}
+
 /* Opens the pipeline's dataset and checks that it suits the pipeline. Prints what is wrong. */
 static bool open_dataset(struct pst_pipeline *pl, const struct ranks *ranks, struct pst_dataset *ds)
 {
@@ -331,6 +349,7 @@ static bool open_dataset(struct pst_pipeline *pl, const struct ranks *ranks, str
         fprintf(stderr, "penstock run: %s\n", pst_error_text());
         return false;
     }
+    note_parts(pl, ds);
     if (dataset_suits(pl, ds))
         return true;
     pst_dataset_close(ds);
@@ -389,10 +408,8 @@ static pst_rc prepare(const struct pst_pipeline *pl, const struct pst_dataset *d
 /* What the ranks have in common beside the pipeline: the program, and where they resume. */
 static pst_rc note_facts(struct pst_run_options *opt, const struct pst_dataset *ds)
 {
-    json_t *first = json_array(); /* of each part, if the dataset is cut */
+    json_t *first = first_of_parts(ds);
     char digest[PST_FILE_DIGEST_BYTES] = "";
-    for (int k = 0; k < ds->cut.parts; k++)
-        (void)json_array_append_new(first, json_integer((json_int_t)ds->cut.first[k]));
     if (ds->cut.lists)
         (void)json_array_append_new(first, json_string("with lists"));
     const pst_rc rc = opt->resume && opt->ranks > 1 ? pst_file_digest(opt->resume, digest) : PST_OK;

@@ -14,6 +14,8 @@
 #include "common/store/dataset/rows.h"
 #include "stages/lib/sampling/seeds.h"
 
+#define CUT_AGAIN ", another cut of the dataset (`penstock partition --by metis` balances training vertices)"
+
 /* What is checked: one stage of a pipeline. */
 struct check {
     const struct pst_pipeline *pl;
@@ -28,12 +30,14 @@ struct check {
 static int replica_without_seeds(const struct check *c, const struct pst_array *ids)
 {
     const char *shuffle = json_string_value(json_object_get(c->stage->params, "shuffle"));
-    const uint64_t all = (UINT64_C(1) << pst_pipeline_replicas(c->pl, c->stage)) - 1;
+    const int replicas = pst_pipeline_replicas(c->pl, c->stage);
+    const uint64_t all = (UINT64_C(1) << replicas) - 1;
     uint64_t found = 0;
     if (c->stage->replicas < 1 || shuffle == NULL || strcmp(shuffle, "local") != 0)
         return -1;
     for (int64_t i = 0; i < ids->shape[0] && found != all; i++)
-        found |= UINT64_C(1) << pst_seeds_device(all, c->pl->seed, ((const int64_t *)ids->map)[i]);
+        found |= UINT64_C(1) << pst_seeds_replica(&c->ds->cut, replicas, c->pl->seed,
+                                                  ((const int64_t *)ids->map)[i]);
     return found == all ? -1 : __builtin_ctzll(~found);
 }
 
@@ -72,9 +76,9 @@ static void check_split(struct check *c, const char *param, bool seeds)
         pst_json_error(&c->pl->doc, c->diag, "replicas.places",
                        "with the shuffle \"local\", replica %d of %d would get none of the %" PRId64
                        " vertices of the split \"%s\" of dataset %s: use fewer replicas, another seed of the "
-                       "run, or the shuffle \"global\"",
+                       "run%s, or the shuffle \"global\"",
                        replica_without_seeds(c, ids), pst_pipeline_replicas(c->pl, c->stage), ids->shape[0],
-                       split, c->ds->dir);
+                       split, c->ds->dir, c->ds->cut.parts > 0 ? CUT_AGAIN : "");
 }
 
 /* The edge types that the names of a parameter's lists mean. */
