@@ -83,9 +83,7 @@ double pst_cpu_embed_exponentials(pst_real *x, int64_t n, pst_real *top)
 static double softmax(pst_real f, const pst_real *scores, int64_t n, pst_real floor, pst_real *g,
                       pst_real *df)
 {
-    pst_real top = f;
-    for (int64_t j = 0; j < n; j++)
-        top = scores[j] > top ? scores[j] : top;
+    const pst_real most = n > 0 ? largest(scores, n) : f, top = most > f ? most : f;
     exponentials(scores, n, top, floor, g);
     const double own = exp((double)(f - top)), rest = total(g, n), sum = own + rest;
     const pst_real scale = (pst_real)(1 / sum);

@@ -24,10 +24,19 @@ static pst_rc evaluate(struct pst_vectors_owner *s, int part, const pst_real *re
     return rc;
 }
 
-/* The rate of the next epoch. val: of the epoch's evaluation; without one, the loss is followed. */
+/* Whether the epoch is evaluated, if epochs are. */
+static bool is_due(const struct pst_vectors_owner *s, uint32_t epoch)
+{
+    return epoch + 1 == pst_epochs(s->stage) || (epoch + 1) % s->eval_every == 0;
+}
+
+/* The rate of the next epoch. val: of the epoch's evaluation; without one, the loss is followed. If only some
+ * epochs are evaluated, the others change nothing, because their MRR is not known. */
 static void follow(struct pst_vectors_owner *s, const struct pst_row_batch *b,
                    const struct pst_embed_ranks *val)
 {
+    if (s->evaluate == PST_VECTORS_EPOCHS && !is_due(s, b->epoch))
+        return;
     if (s->evaluate == PST_VECTORS_EPOCHS && val->n > 0)
         pst_plateau_step(&s->plateau, PST_PLATEAU_SCORE, val->reciprocal / (double)val->n);
     else
@@ -104,7 +113,8 @@ static pst_rc evaluate_epoch(struct pst_vectors_owner *s, const struct pst_row_b
 {
     const bool last = b->epoch + 1 == pst_epochs(s->stage);
     pst_rc rc = PST_OK;
-    if (s->evaluate == PST_VECTORS_EPOCHS || (s->evaluate == PST_VECTORS_END && last))
+    if ((s->evaluate == PST_VECTORS_EPOCHS && is_due(s, b->epoch)) ||
+        (s->evaluate == PST_VECTORS_END && last))
         rc = evaluate(s, PST_VAL, relations, val, &ranks[0]);
     const bool best = rc == PST_OK && is_best(s, &ranks[0]);
     if (rc == PST_OK && s->evaluate != PST_VECTORS_NEVER && (last || best))

@@ -31,7 +31,7 @@ struct pst_vectors_owner {
     uint64_t piece;
     const char *order, *buckets, *model, *init_from;
     double scale, rate, rate_min, factor, evaluate_alpha;
-    int64_t evaluate_among;
+    int64_t evaluate_among, eval_every;
     enum pst_vectors_schedule schedule;
     int64_t patience;
     enum pst_k_embed_optimizer optimizer;
@@ -179,6 +179,9 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
             .help = "filtered ranks of the validation edges after the last epoch or after each, and of the " \
                     "test edges after the last; epochs: also keeps the checkpoint of the best epoch, and "   \
                     "reports its ranks of the test edges"),                                                  \
+        PST_VECTORS_OWNER_PARAM(S, M, "eval_every", INT, eval_every, "1", .min = 1, .max = 1000000,          \
+                                .help = "with `evaluate` epochs: epochs from one evaluation to the next; "   \
+                                        "the last epoch is always evaluated"),                               \
         PST_VECTORS_OWNER_PARAM(                                                                             \
             S, M, "evaluate_among", INT, evaluate_among, "0", .max = 16777216,                               \
             .help = "rank true ends among so many sampled vertices, of which known edges are not left out; " \

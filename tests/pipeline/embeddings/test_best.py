@@ -82,6 +82,32 @@ def runs_that_go_on_know_it():
             assert same(exported(p, part.run_dir), exported(p, want.run_dir)), name
 
 
+@test
+def some_epochs_are_evaluated():
+    """Every third one, and the last. The others are neither the best nor change the rate, and a resumed run agrees."""
+    with Place() as p:
+        data = knowledge_graph(p)
+        for name, args in CASES:
+            sparse = args({**EVERY, "params.eval_every": 3})
+            r, every = run(p, data, sparse), run(p, data, args(EVERY))
+            values = {e["epoch"]: e["val_mrr"] for e in r.report["epochs"] if "val_mrr" in e}
+            assert values == {i: every.report["epochs"][i]["val_mrr"] for i in (2, 5, 7)}, (name, values)
+            assert r.report["best_epoch"] == max(values, key=values.get) and r.report["best_val_mrr"] == max(values.values())
+            assert r.report["weights_digest"] == every.report["weights_digest"], name
+            part = run(p, data, sparse, epochs=3)
+            again = run(p, data, sparse, "--resume", part.run_dir).report
+            for figure in ("best_epoch", "best_val_mrr", "test_mrr", "final_test_mrr", "weights_digest"):
+                assert again[figure] == r.report[figure], (name, figure)
+            falling = args({**EVERY, "params.eval_every": 2, "params.schedule": "plateau", "params.patience": 0, "params.factor": 0.5,
+                            "params.rate": 4})
+            rate, best = 4, 0
+            for e in run(p, data, falling).report["epochs"]:
+                assert e["rate"] == rate and ("val_mrr" in e) == (e["epoch"] % 2 == 1), (name, e)
+                value = e.get("val_mrr", np.inf)
+                rate, best = rate / (1 if value > best * (1 + 1e-4) else 2), max(best, e.get("val_mrr", 0))
+            assert rate < 4, name
+
+
 def newest(run_dir):
     """The name of the newest checkpoint."""
     return max(glob.glob(os.path.join(run_dir, "checkpoints", "*.safetensors")), default="")
