@@ -350,8 +350,9 @@ static double normalise(const struct side *t, int64_t m, int64_t i, int64_t edge
     return (double)most + log(sum);
 }
 
-/* first[i]: the first edge of query i. */
-static void differentiate_blocks(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes)
+/* first[i]: the first edge of query i. adds: to d_nodes, which an earlier tile has set. */
+static void differentiate_blocks(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes,
+                                 bool adds)
 {
     const int64_t d = t->j->plan->d;
     const pst_real *by = t->s->tops.at;
@@ -367,7 +368,7 @@ static void differentiate_blocks(const struct side *t, int64_t m, const int64_t 
         }
         pst_k_gemm(NULL, false, false, m, d, n, 1, g, n, t->j->b->nodes + from * d, d, from > 0, t->s->dq.at,
                    d, 1);
-        pst_k_gemm(NULL, true, false, n, d, m, 1, g, n, t->s->q.at, d, 1, d_nodes + from * d, d, 1);
+        pst_k_gemm(NULL, true, false, n, d, m, 1, g, n, t->s->q.at, d, adds, d_nodes + from * d, d, 1);
     }
 }
 
@@ -384,7 +385,8 @@ static void clear_entries(const struct side *t, int64_t first, int64_t edge)
 
 /* Loss and gradients of m queries: softmax over all vertices. An edge's loss is the logarithm of the query's
  * sum less the edge's score, so edges of one query share all products. */
-static double train_queries(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes)
+static double train_queries(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes,
+                            bool adds)
 {
     const int64_t d = t->j->plan->d;
     const pst_real *q = t->s->q.at;
@@ -401,7 +403,7 @@ static double train_queries(const struct side *t, int64_t m, const int64_t *firs
             loss -= (double)pst_cpu_embed_score(PST_K_EMBED_PRODUCT, q + i * d,
                                                 t->j->b->nodes + (int64_t)t->target[e] * d, d);
     }
-    differentiate_blocks(t, m, first, d_nodes);
+    differentiate_blocks(t, m, first, d_nodes, adds);
     for (int64_t i = 0; i < m; i++) {
         finish_query(t, first[i], i);
         for (int64_t e = first[i]; e < first[i + 1]; e++) {
@@ -422,8 +424,13 @@ static double train_all(const struct side *t, pst_real *d_nodes)
             relation_row(t->j, t->side, e) != relation_row(t->j, t->side, e - 1))
             first[queries++] = e;
     first[queries] = t->to;
-    for (int64_t i = 0; i < queries; i += t->j->tile)
-        loss += train_queries(t, pst_min_i64(t->j->tile, queries - i), first + i, d_nodes);
+    if (queries == 0)
+        memset(d_nodes, 0, (size_t)(t->j->b->n * t->j->plan->d) * sizeof *d_nodes);
+    const int64_t tiles = (queries + t->j->tile - 1) / t->j->tile; /* of equal size: small ones are slow */
+    for (int64_t k = 0; k < tiles; k++) {
+        const int64_t i = queries * k / tiles, end = queries * (k + 1) / tiles;
+        loss += train_queries(t, end - i, first + i, d_nodes, k > 0);
+    }
     return loss;
 }
 
@@ -446,10 +453,10 @@ static void train_side(void *arg, int64_t task, int worker)
                      .target = side ? b->dst : b->src,
                      .ids = ids ? ids + chunk * n : NULL};
     pst_real *d_negatives = j->entries + (2 * sides(b) * b->edges + task * n) * d;
-    memset(d_negatives, 0, (size_t)(n * d) * sizeof *d_negatives);
     j->losses[task] = has_queries(j) ? train_all(&t, d_negatives) : 0;
     if (has_queries(j))
         return;
+    memset(d_negatives, 0, (size_t)(n * d) * sizeof *d_negatives);
     gather_negatives(&t);
     for (int64_t from = t.from; from < t.to; from += j->tile)
         j->losses[task] += train_tile(&t, from, pst_min_i64(j->tile, t.to - from), d_negatives);
