@@ -30,18 +30,36 @@ static bool is_due(const struct pst_vectors_owner *s, uint32_t epoch)
     return epoch + 1 == pst_epochs(s->stage) || (epoch + 1) % s->eval_every == 0;
 }
 
-/* The rate of the next epoch. val: of the epoch's evaluation; without one, the loss is followed. If only some
- * epochs are evaluated, the others change nothing, because their MRR is not known. */
+/* What the rates of an epoch are multiplied by: from 1 to least, in half a cosine. */
+static double cosine(const struct pst_vectors_owner *s, uint64_t epoch)
+{
+    const struct pst_schedule schedule = {.kind = PST_SCHEDULE_COSINE,
+                                          .rate = 1,
+                                          .rate_min = s->plateau.least,
+                                          .period =
+                                              s->cosine_epochs > 0 ? s->cosine_epochs : pst_epochs(s->stage)};
+    return pst_schedule_rate(&schedule, epoch, 1, 1);
+}
+
+/* The rate of the next epoch. val: of the epoch's evaluation; without one, a plateau follows the loss. If
+ * only some epochs are evaluated, the others change nothing, because their MRR is not known. */
 static void follow(struct pst_vectors_owner *s, const struct pst_row_batch *b,
                    const struct pst_embed_ranks *val)
 {
-    if (s->evaluate == PST_VECTORS_EPOCHS && !is_due(s, b->epoch))
-        return;
-    if (s->evaluate == PST_VECTORS_EPOCHS && val->n > 0)
+    const bool epochs = s->evaluate == PST_VECTORS_EPOCHS;
+    if (s->schedule == PST_VECTORS_COSINE)
+        s->plateau.state.scale = cosine(s, (uint64_t)b->epoch + 1);
+    else if (epochs && is_due(s, b->epoch) && val->n > 0)
         pst_plateau_step(&s->plateau, PST_PLATEAU_SCORE, val->reciprocal / (double)val->n);
-    else
+    else if (!epochs || is_due(s, b->epoch))
         pst_plateau_step(&s->plateau, PST_PLATEAU_LOSS, pst_vectors_owner_loss(b));
     s->vectors.scale = (float)s->plateau.state.scale;
+}
+
+/* What a checkpoint has of it. */
+static struct pst_plateau_state *schedule_of(struct pst_vectors_owner *s)
+{
+    return s->schedule != PST_VECTORS_CONSTANT ? &s->plateau.state : NULL;
 }
 
 /* b: the header of the slot that carries the relations. next: where a resumed run goes on. */
@@ -62,7 +80,7 @@ static pst_rc save(struct pst_vectors_owner *s, const struct pst_row_batch *b, c
                                  .partitions = (int)s->partitions,
                                  .model = s->model,
                                  .inverse = s->inverse,
-                                 .schedule = s->schedule == PST_VECTORS_PLATEAU ? &s->plateau.state : NULL};
+                                 .schedule = schedule_of(s)};
     pst_rc rc = s->partitions > 1 ? pst_vectors_exchange_sync(&s->exchange) : PST_OK;
     if (rc == PST_OK)
         rc = pst_commit_save(&c, &s->vectors, b, relations);
@@ -143,7 +161,7 @@ static pst_rc end_epoch(struct pst_vectors_owner *s, const char *slot, uint64_t 
     rc = evaluate_epoch(s, &b, next, relations, val, test, ranks);
     if (rc == PST_OK)
         rc = pst_vectors_owner_report_epoch(s, &b, val);
-    if (rc == PST_OK && s->schedule == PST_VECTORS_PLATEAU)
+    if (rc == PST_OK && s->schedule != PST_VECTORS_CONSTANT)
         follow(s, &b, &ranks[0]);
     const bool due = s->checkpoint_every > 0 &&
                      (last || s->best.batch == next || (b.epoch + 1) % s->checkpoint_every == 0);
@@ -398,7 +416,7 @@ static pst_rc open_evaluation(struct pst_vectors_owner *s, int threads)
 
 static pst_rc make_schedule(struct pst_vectors_owner *s)
 {
-    if (s->schedule == PST_VECTORS_PLATEAU && s->rate_min > s->rate)
+    if (s->schedule != PST_VECTORS_CONSTANT && s->rate_min > s->rate)
         return pst_fail(PST_E_ARG, "rate_min is %g, but rate is %g; expected at most the rate", s->rate_min,
                         s->rate);
     s->plateau = (struct pst_plateau){.patience = (double)s->patience,
@@ -406,12 +424,6 @@ static pst_rc make_schedule(struct pst_vectors_owner *s)
                                       .least = s->rate_min / s->rate,
                                       .state = {.scale = 1}};
     return PST_OK;
-}
-
-/* What a checkpoint has of it. */
-static struct pst_plateau_state *schedule_of(struct pst_vectors_owner *s)
-{
-    return s->schedule == PST_VECTORS_PLATEAU ? &s->plateau.state : NULL;
 }
 
 /* A resumed run has its own checkpoint. */

@@ -13,13 +13,14 @@
 #include "common/stage.h"
 #include "common/store/store.h"
 #include "stages/lib/learning/plateau.h"
+#include "stages/lib/learning/schedule.h"
 #include "stages/lib/parts/training.h"
 #include "stages/lib/vectors/commit.h"
 #include "stages/lib/vectors/evaluate.h"
 #include "stages/lib/vectors/exchange.h"
 #include "stages/lib/vectors/initial.h"
 
-enum pst_vectors_schedule { PST_VECTORS_CONSTANT, PST_VECTORS_PLATEAU };
+enum pst_vectors_schedule { PST_VECTORS_CONSTANT, PST_VECTORS_PLATEAU, PST_VECTORS_COSINE };
 enum pst_vectors_consistency { PST_VECTORS_EXACT, PST_VECTORS_BOUNDED };
 enum pst_vectors_when { PST_VECTORS_NEVER, PST_VECTORS_END, PST_VECTORS_EPOCHS };
 
@@ -33,7 +34,7 @@ struct pst_vectors_owner {
     double scale, rate, rate_min, factor, evaluate_alpha;
     int64_t evaluate_among, eval_every;
     enum pst_vectors_schedule schedule;
-    int64_t patience;
+    int64_t patience, cosine_epochs;
     enum pst_k_embed_optimizer optimizer;
     bool inverse, prefetch, between_exchanges;
     enum pst_vectors_consistency consistency;
@@ -51,7 +52,7 @@ struct pst_vectors_owner {
     struct pst_dataset ds;
     struct pst_vectors vectors;
     struct pst_relations_table own_relations; /* if relations are async */
-    struct pst_plateau plateau;               /* its state is of the end of the last epoch */
+    struct pst_plateau plateau; /* its state is of the end of the last epoch; a cosine uses only `scale` */
     struct pst_commit_best best;
     struct pst_vectors_initial initial;   /* of init_from */
     struct pst_vectors_exchange exchange; /* if there are several partitions */
@@ -152,17 +153,23 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
         PST_VECTORS_OWNER_PARAM(S, M, "rate", REAL, rate, "0.1", .min = 1e-9, .max = 100,                    \
                                 .help = "learning rate"),                                                    \
         PST_VECTORS_OWNER_PARAM(                                                                             \
-            S, M, "schedule", ENUM, schedule, "\"constant\"", .choices = "constant|plateau",                 \
+            S, M, "schedule", ENUM, schedule, "\"constant\"", .choices = "constant|plateau|cosine",          \
             .help = "plateau: when the validation MRR (with `evaluate` epochs), or else the training loss, " \
-                    "no longer improves, the rates of vertices and relations are multiplied by `factor`",    \
+                    "no longer improves, the rates of vertices and relations are multiplied by `factor`; "   \
+                    "cosine: they fall from epoch to epoch, to rate_min",                                    \
             .fixed = true),                                                                                  \
         PST_VECTORS_OWNER_PARAM(S, M, "patience", INT, patience, "5", .max = 1000000,                        \
                                 .help = "for plateau: epochs without improvement that change nothing",       \
                                 .fixed = true),                                                              \
         PST_VECTORS_OWNER_PARAM(S, M, "factor", REAL, factor, "0.5", .min = 0.001, .max = 0.999,             \
                                 .help = "for plateau: what the rates are multiplied by", .fixed = true),     \
-        PST_VECTORS_OWNER_PARAM(S, M, "rate_min", REAL, rate_min, "1e-6", .min = 1e-12, .max = 100,          \
-                                .help = "for plateau: the rate of vertices does not fall below this",        \
+        PST_VECTORS_OWNER_PARAM(                                                                             \
+            S, M, "rate_min", REAL, rate_min, "1e-6", .min = 1e-12, .max = 100,                              \
+            .help = "for plateau and cosine: the rate of vertices does not fall below this", .fixed = true), \
+        PST_VECTORS_OWNER_PARAM(S, M, "cosine_epochs", INT, cosine_epochs, "0", .max = 1000000,              \
+                                .only_if = "schedule=cosine",                                                \
+                                .help = "for cosine: number of epochs after which the rate is rate_min; 0: " \
+                                        "all epochs of the pipeline",                                        \
                                 .fixed = true),                                                              \
         PST_VECTORS_OWNER_PARAM(S, M, "model", ENUM, model, "\"complex\"",                                   \
                                 .choices = "dot|distmult|complex|transe-l1|transe-l2|rotate",                \

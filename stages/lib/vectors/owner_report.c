@@ -20,7 +20,7 @@ pst_rc pst_vectors_owner_report_epoch(const struct pst_vectors_owner *s, const s
     const uint64_t trained = b->flags & PST_EDGE_BATCH_TURNED ? b->trained / 2 : b->trained;
     const double edges = (double)trained;
     char rate[FIGURES_MAX] = "";
-    if (s->schedule == PST_VECTORS_PLATEAU)
+    if (s->schedule != PST_VECTORS_CONSTANT)
         (void)snprintf(rate, sizeof rate, "\"rate\":%.9g,", s->rate * (double)s->vectors.scale);
     return pst_report(s->stage, "epochs",
                       "{\"epoch\":%u,\"seconds\":%.6f,\"loss\":%.17g,%s%s\"edges\":%" PRIu64

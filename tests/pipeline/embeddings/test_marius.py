@@ -90,6 +90,24 @@ def the_rate_falls_on_a_plateau():
 
 
 @test
+def the_rate_falls_in_a_cosine():
+    with Place() as p:
+        data = knowledge_graph(p)
+        for cosine_epochs, epochs in ((0, 5), (3, 5)):
+            args = settings(2, **{f"stages.store.params.{k}": v for k, v in {"schedule": "cosine", "rate_min": 0.001,
+                                                                            "cosine_epochs": cosine_epochs}.items()})
+            r = p.run(MARIUS, *args, "--epochs", epochs, data=data)
+            share = np.minimum(np.arange(epochs) / (cosine_epochs or epochs), 1)
+            rates = 0.001 + (RATE - 0.001) * (1 + np.cos(np.pi * share)) / 2
+            assert np.allclose([e["rate"] for e in r.report["epochs"]], rates, rtol=1e-6), r.report["epochs"]
+            assert r.report["weights_digest"] != digest(p, data, *settings(2), "--epochs", epochs)
+        part = p.run(MARIUS, *args, "--epochs", 2, data=data)
+        assert r.report["weights_digest"] == digest(p, data, *args, "--epochs", epochs, "--resume", part.run_dir)
+        err = p.run(MARIUS, *settings(2, **{"stages.store.params.cosine_epochs": 3}), data=data, code=2).err
+        assert "cosine_epochs" in err and "only if schedule=cosine" in err, err
+
+
+@test
 def a_lower_rate_is_that_of_vertices_and_relations():
     """With so low a rate no epoch improves the loss by 0.01 %."""
     with Place() as p:
@@ -241,8 +259,11 @@ def unusual_data_trains_or_is_told():
 
 @test
 def shipped_settings_pass_the_check():
-    for args in ([MARIUS], *shipped_embeddings().values()):
+    with open(os.path.join(ROOT, "pipelines", "README.md")) as f:
+        described = f.read()
+    for name, args in {"": [MARIUS], **shipped_embeddings()}.items():
         assert "ok" in command("check", *args).stdout
+        assert f"marius/{name}" in described, f"pipelines/README.md does not mention the settings marius/{name}"
 
 
 @test
