@@ -2,9 +2,8 @@
  * each row that it reads, an entry, to a place of its own. Then entries are summed by vertex and by relation,
  * in the order of entries. So no sum depends on the threads. */
 #include "common/error.h"
-#include "common/util/rng.h"
 #include "kernels/cpu/embed_rows.h"
-#include "stages/lib/embed/workspace.h"
+#include "stages/lib/embed/side.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,26 +12,8 @@ enum {
     TILE_SCORES = 1 << 20, /* of a tile: with their gradients 8 MiB a thread */
     TILE_MIN = 16,
     QUERIES = 256,          /* of a tile, if every vertex is a negative: oneDNN's rate no longer grows */
-    QUERY_SCORES = 1 << 24, /* of such a tile: 64 MiB a thread */
-    BLOCK = 1024,           /* vertices whose scores are in the L2 cache together */
-    PARTS = 2,              /* of a batch with one chunk and one side: so many threads can train it */
+    QUERY_SCORES = 1 << 24, /* of such a tile: 64 MiB */
     SUM_ROWS = 64,          /* rows of one task that sums entries */
-};
-
-struct job {
-    const struct pst_embed_plan *plan;
-    struct pst_embed_batch *b;
-    struct pst_embed_workspace *w;
-    int64_t tile, dr;
-    struct pst_rng_stream dropout;
-    pst_real *entries, *relation_entries; /* of vertices, of relations: [][d], [2 * edges][dr] */
-    double *losses;                       /* [tasks] */
-    /* of a sum */
-    const uint32_t *start, *entry;
-    const uint32_t *rows; /* which rows; NULL: all */
-    const pst_real *from;
-    pst_real *to;
-    int64_t count, width;
 };
 
 int64_t pst_embed_relation_floats(const struct pst_embed_plan *plan)
@@ -64,53 +45,32 @@ pst_rc pst_embed_check(const struct pst_embed_plan *plan)
     return PST_OK;
 }
 
-/* Blocks of all vertices. */
-static int64_t blocks(const struct job *j)
-{
-    return (j->b->n + BLOCK - 1) / BLOCK;
-}
-
 /* ---- memory -------------------------------------------------------------------------------------- */
 
-static int64_t sides(const struct pst_embed_batch *b)
+int64_t pst_embed_sides(const struct pst_embed_batch *b)
 {
     return b->turned ? 1 : 2;
 }
 
-static int64_t parts(const struct pst_embed_batch *b)
-{
-    return b->turned && b->chunks == 1 ? PARTS : 1;
-}
-
+/* Of train_side. */
 static int64_t tasks(const struct pst_embed_batch *b)
 {
-    return sides(b) * b->chunks * parts(b);
+    return pst_embed_sides(b) * b->chunks;
 }
 
-static int64_t entries(const struct pst_embed_batch *b)
+static int64_t entries(const struct job *j)
 {
-    return 2 * sides(b) * b->edges + tasks(b) * b->negatives;
-}
-
-/* Every vertex is a negative, and the loss needs the scores of a query only as their sum. */
-static bool has_queries(const struct job *j)
-{
-    return !j->b->neg_dst && j->plan->loss == PST_K_EMBED_SOFTMAX && !j->plan->unfused &&
-           j->plan->model->similarity == PST_K_EMBED_PRODUCT;
+    const int64_t ends = 2 * pst_embed_sides(j->b) * j->b->edges;
+    return pst_embed_has_queries(j) ? ends : ends + tasks(j->b) * j->b->negatives;
 }
 
 static bool grow_scratch(struct scratch *s, const struct job *j)
 {
     const int64_t n = j->b->negatives, d = j->plan->d, m = j->tile, real = sizeof(pst_real);
-    const int64_t partial = has_queries(j) ? m * blocks(j) : 0;
     return pst_embed_grow(&s->x, j->b->neg_dst ? n * d : 0, (size_t)real) &&
            pst_embed_grow(&s->xt, j->plan->model->similarity == PST_K_EMBED_PRODUCT ? 0 : n * d,
                           (size_t)real) &&
-           pst_embed_grow(&s->scores, m * n, (size_t)real) &&
-           pst_embed_grow(&s->g, has_queries(j) ? 0 : m * n, (size_t)real) &&
-           pst_embed_grow(&s->tops, partial, (size_t)real) &&
-           pst_embed_grow(&s->sums, partial, sizeof(double)) &&
-           pst_embed_grow(&s->first, has_queries(j) ? j->b->edges : 0, sizeof(int64_t)) &&
+           pst_embed_grow(&s->scores, m * n, (size_t)real) && pst_embed_grow(&s->g, m * n, (size_t)real) &&
            pst_embed_grow(&s->q, m * d, (size_t)real) && pst_embed_grow(&s->dq, m * d, (size_t)real) &&
            pst_embed_grow(&s->anchor, m * d, (size_t)real) && pst_embed_grow(&s->keep, m * d, (size_t)real) &&
            pst_embed_grow(&s->f, 2 * m, (size_t)real);
@@ -118,16 +78,17 @@ static bool grow_scratch(struct scratch *s, const struct job *j)
 
 static pst_rc grow_all(struct pst_embed_workspace *w, struct job *j)
 {
-    const int64_t all = entries(j->b), edges = j->b->edges,
-                  rows = pst_max_i64(j->b->n, 2 * j->plan->relations);
+    const int64_t all = entries(j), edges = j->b->edges, rows = pst_max_i64(j->b->n, 2 * j->plan->relations);
     bool ok = pst_embed_grow(&w->vertex_entries, all * j->plan->d, sizeof(pst_real)) &&
-              pst_embed_grow(&w->relation_entries, sides(j->b) * edges * j->dr, sizeof(pst_real)) &&
+              pst_embed_grow(&w->relation_entries, pst_embed_sides(j->b) * edges * j->dr, sizeof(pst_real)) &&
               pst_embed_grow(&w->start, rows + 2, sizeof(uint32_t)) &&
               pst_embed_grow(&w->entry, all, sizeof(uint32_t)) &&
               pst_embed_grow(&w->row, all, sizeof(uint32_t)) &&
-              pst_embed_grow(&w->losses, tasks(j->b), sizeof(double));
-    for (int i = 0; ok && i < w->team->threads; i++)
+              pst_embed_grow(&w->losses, pst_max_i64(tasks(j->b), j->tile), sizeof(double));
+    for (int i = 0; ok && !pst_embed_has_queries(j) && i < w->team->threads; i++)
         ok = grow_scratch(&w->scratch[i], j);
+    if (ok && pst_embed_has_queries(j))
+        ok = pst_embed_grow_queries(j);
     if (!ok)
         return pst_fail(PST_E_NOMEM,
                         "out of memory: cannot train a batch of %lld edges with %lld negatives in each of "
@@ -139,17 +100,9 @@ static pst_rc grow_all(struct pst_embed_workspace *w, struct job *j)
     return PST_OK;
 }
 
-/* ---- one side of one chunk, or a part of it ------------------------------------------------------- */
+/* ---- one side of one chunk --------------------------------------------------------------------------- */
 
-struct side {
-    struct job *j;
-    struct scratch *s;
-    int64_t task, side, from, to; /* edges */
-    const uint32_t *anchor, *target, *ids;
-    const pst_real *x; /* the negatives' rows */
-};
-
-static int64_t relation_row(const struct job *j, int64_t side, int64_t edge)
+int64_t pst_embed_relation_row(const struct job *j, int64_t side, int64_t edge)
 {
     return (int64_t)j->b->rel[edge] +
            (side == 0 /* never if edges are turned */ && j->plan->inverse ? j->plan->relations : 0);
@@ -158,7 +111,7 @@ static int64_t relation_row(const struct job *j, int64_t side, int64_t edge)
 static const pst_real *relation(const struct side *t, int64_t edge)
 {
     const struct job *j = t->j;
-    return j->dr ? j->b->relation_rows + relation_row(j, t->side, edge) * j->dr : NULL;
+    return j->dr ? j->b->relation_rows + pst_embed_relation_row(j, t->side, edge) * j->dr : NULL;
 }
 
 static bool backwards(const struct side *t)
@@ -166,7 +119,7 @@ static bool backwards(const struct side *t)
     return t->side == 0 && !t->j->plan->inverse;
 }
 
-static pst_real *entry_of(const struct side *t, bool target, int64_t edge)
+pst_real *pst_embed_entry_of(const struct side *t, bool target, int64_t edge)
 {
     const int64_t first = t->j->b->turned ? 0 : 2 * t->side;
     return t->j->entries + ((first + target) * t->j->b->edges + edge) * t->j->plan->d;
@@ -197,7 +150,7 @@ static void draw_dropout(const struct side *t, int64_t edge, pst_real *keep)
     pst_cpu_embed_drop(&t->j->dropout, (uint64_t)(2 * edge + t->side), p, t->j->plan->d, keep);
 }
 
-static void gather_anchor(const struct side *t, int64_t edge, int64_t i)
+void pst_embed_make_anchor(const struct side *t, int64_t edge, int64_t i)
 {
     const int64_t d = t->j->plan->d;
     pst_real *to = (pst_real *)t->s->anchor.at + i * d, *keep = (pst_real *)t->s->keep.at + i * d;
@@ -209,44 +162,42 @@ static void gather_anchor(const struct side *t, int64_t edge, int64_t i)
     }
 }
 
-static void make_query(const struct side *t, int64_t edge, int64_t i)
+void pst_embed_make_query(const struct side *t, int64_t edge, int64_t i)
 {
     const int64_t d = t->j->plan->d;
     t->j->plan->model->query((pst_real *)t->s->q.at + i * d, (pst_real *)t->s->anchor.at + i * d,
                              relation(t, edge), d, backwards(t));
 }
 
-static pst_real *relation_entry_of(const struct side *t, int64_t edge)
+pst_real *pst_embed_relation_entry_of(const struct side *t, int64_t edge)
 {
     return t->j->relation_entries + ((t->j->b->turned ? 0 : t->side) * t->j->b->edges + edge) * t->j->dr;
 }
 
-/* From the gradient of query i to those of its anchor and relation. */
-static void finish_query(const struct side *t, int64_t edge, int64_t i)
+void pst_embed_finish_query(const struct side *t, int64_t edge, int64_t i)
 {
     const struct pst_embed_plan *plan = t->j->plan;
     const int64_t d = plan->d;
     const pst_real *anchor = (pst_real *)t->s->anchor.at + i * d, *keep = (pst_real *)t->s->keep.at + i * d;
-    pst_real *d_anchor = entry_of(t, false, edge);
+    pst_real *d_anchor = pst_embed_entry_of(t, false, edge);
     plan->model->query_grad((pst_real *)t->s->dq.at + i * d, anchor, relation(t, edge), d, backwards(t),
-                            d_anchor, relation_entry_of(t, edge));
+                            d_anchor, pst_embed_relation_entry_of(t, edge));
     if (plan->dropout > 0)
         for (int64_t c = 0; c < d; c++)
             d_anchor[c] *= keep[c];
 }
 
-/* The penalty of an edge; adds its gradient. */
-static double penalise(const struct side *t, int64_t edge)
+double pst_embed_penalise(const struct side *t, int64_t edge)
 {
     const struct pst_embed_plan *plan = t->j->plan;
     const int64_t d = plan->d, dr = t->j->dr;
     const pst_real *nodes = t->j->b->nodes;
     const struct pst_k_embed_penalty penalty = {plan->n3, plan->l2};
-    pst_real *d_anchor = entry_of(t, false, edge), *d_rel = relation_entry_of(t, edge);
+    pst_real *d_anchor = pst_embed_entry_of(t, false, edge), *d_rel = pst_embed_relation_entry_of(t, edge);
     double loss = pst_cpu_embed_penalty(&penalty, nodes + (int64_t)t->anchor[edge] * d, d,
                                         plan->model->complex, d_anchor);
     loss += pst_cpu_embed_penalty(&penalty, nodes + (int64_t)t->target[edge] * d, d, plan->model->complex,
-                                  entry_of(t, true, edge));
+                                  pst_embed_entry_of(t, true, edge));
     if (dr)
         loss +=
             pst_cpu_embed_penalty(&penalty, relation(t, edge), dr, plan->model->complex && dr == d, d_rel);
@@ -257,7 +208,7 @@ static double penalise(const struct side *t, int64_t edge)
 static void queries_again(const struct side *t, int64_t from, int64_t m)
 {
     for (int64_t i = 0; i < m && t->j->plan->unfused; i++)
-        make_query(t, from + i, i);
+        pst_embed_make_query(t, from + i, i);
 }
 
 /* The loss of the tile's edges; sets its gradients. */
@@ -281,8 +232,8 @@ static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real
     const struct pst_k_embed_loss_rows rows = {plan->loss, plan->margin,     m,         n, f, tile.scores,
                                                t->ids,     t->target + from, tile.grad, df};
     for (int64_t i = 0; i < m; i++) {
-        gather_anchor(t, from + i, i);
-        make_query(t, from + i, i);
+        pst_embed_make_anchor(t, from + i, i);
+        pst_embed_make_query(t, from + i, i);
     }
     for (int64_t i = 0; i < m; i++)
         f[i] = pst_cpu_embed_score(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d);
@@ -296,140 +247,9 @@ static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real
     queries_again(t, from, m);
     for (int64_t i = 0; i < m; i++) {
         pst_cpu_embed_score_grad(kind, q + i * d, b->nodes + (int64_t)t->target[from + i] * d, d, f[i], df[i],
-                                 dq + i * d, entry_of(t, true, from + i));
-        finish_query(t, from + i, i);
-        loss += penalise(t, from + i);
-    }
-    return loss;
-}
-
-/* ---- queries against all vertices ------------------------------------------------------------------ */
-
-/* Blocks of a tile's scores: [blocks][queries][vertices of the block]. */
-static pst_real *block_of(const struct side *t, int64_t m, int64_t from)
-{
-    return (pst_real *)t->s->scores.at + m * from;
-}
-
-static int64_t block_size(const struct side *t, int64_t from)
-{
-    return pst_min_i64(BLOCK, t->j->b->n - from);
-}
-
-/* e^(score - the largest score of the query in the block), and sums of these. */
-static void score_blocks(const struct side *t, int64_t m)
-{
-    const int64_t d = t->j->plan->d;
-    pst_real *top = t->s->tops.at;
-    double *sum = t->s->sums.at;
-    for (int64_t from = 0; from < t->j->b->n; from += BLOCK) {
-        const int64_t n = block_size(t, from);
-        pst_real *scores = block_of(t, m, from);
-        pst_k_gemm(NULL, false, true, m, n, d, 1, t->s->q.at, d, t->j->b->nodes + from * d, d, 0, scores, n,
-                   1);
-        for (int64_t i = 0; i < m; i++)
-            *sum++ = pst_cpu_embed_exponentials(scores + i * n, n, top++);
-    }
-}
-
-/* Query i has so many edges. The logarithm of the sum over all vertices; the block's tops become what its
- * exponentials are multiplied by to be the gradient. */
-static double normalise(const struct side *t, int64_t m, int64_t i, int64_t edges)
-{
-    pst_real *top = (pst_real *)t->s->tops.at + i;
-    const double *part = (const double *)t->s->sums.at + i;
-    const int64_t count = blocks(t->j);
-    pst_real most = top[0];
-    double sum = 0;
-    for (int64_t k = 1; k < count; k++)
-        most = top[k * m] > most ? top[k * m] : most;
-    for (int64_t k = 0; k < count; k++)
-        sum += part[k * m] * exp((double)(top[k * m] - most));
-    for (int64_t k = 0; k < count; k++)
-        top[k * m] = (pst_real)((double)edges * exp((double)(top[k * m] - most)) / sum);
-    return (double)most + log(sum);
-}
-
-/* first[i]: the first edge of query i. adds: to d_nodes, which an earlier tile has set. */
-static void differentiate_blocks(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes,
-                                 bool adds)
-{
-    const int64_t d = t->j->plan->d;
-    const pst_real *by = t->s->tops.at;
-    for (int64_t from = 0; from < t->j->b->n; from += BLOCK) {
-        const int64_t n = block_size(t, from);
-        pst_real *g = block_of(t, m, from);
-        for (int64_t i = 0; i < m; i++, by++) {
-            for (int64_t k = 0; k < n; k++)
-                g[i * n + k] *= *by;
-            for (int64_t e = first[i]; e < first[i + 1]; e++)
-                if (t->target[e] >= from && t->target[e] < from + n)
-                    g[i * n + t->target[e] - from] -= 1;
-        }
-        pst_k_gemm(NULL, false, false, m, d, n, 1, g, n, t->j->b->nodes + from * d, d, from > 0, t->s->dq.at,
-                   d, 1);
-        pst_k_gemm(NULL, true, false, n, d, m, 1, g, n, t->s->q.at, d, adds, d_nodes + from * d, d, 1);
-    }
-}
-
-/* Edges of a query other than its first one have no gradients of their own. */
-static void clear_entries(const struct side *t, int64_t first, int64_t edge)
-{
-    const size_t row = (size_t)t->j->plan->d * sizeof(pst_real);
-    memset(entry_of(t, true, edge), 0, row);
-    if (edge == first)
-        return;
-    memset(entry_of(t, false, edge), 0, row);
-    memset(relation_entry_of(t, edge), 0, (size_t)t->j->dr * sizeof(pst_real));
-}
-
-/* Loss and gradients of m queries: softmax over all vertices. An edge's loss is the logarithm of the query's
- * sum less the edge's score, so edges of one query share all products. */
-static double train_queries(const struct side *t, int64_t m, const int64_t *first, pst_real *d_nodes,
-                            bool adds)
-{
-    const int64_t d = t->j->plan->d;
-    const pst_real *q = t->s->q.at;
-    double loss = 0;
-    for (int64_t i = 0; i < m; i++) {
-        gather_anchor(t, first[i], i);
-        make_query(t, first[i], i);
-    }
-    score_blocks(t, m);
-    for (int64_t i = 0; i < m; i++) {
-        const int64_t edges = first[i + 1] - first[i];
-        loss += (double)edges * normalise(t, m, i, edges);
-        for (int64_t e = first[i]; e < first[i + 1]; e++)
-            loss -= (double)pst_cpu_embed_score(PST_K_EMBED_PRODUCT, q + i * d,
-                                                t->j->b->nodes + (int64_t)t->target[e] * d, d);
-    }
-    differentiate_blocks(t, m, first, d_nodes, adds);
-    for (int64_t i = 0; i < m; i++) {
-        finish_query(t, first[i], i);
-        for (int64_t e = first[i]; e < first[i + 1]; e++) {
-            clear_entries(t, first[i], e);
-            loss += penalise(t, e);
-        }
-    }
-    return loss;
-}
-
-/* Edges that follow each other with the same anchor and relation are one query. */
-static double train_all(const struct side *t, pst_real *d_nodes)
-{
-    int64_t *first = t->s->first.at, queries = 0;
-    double loss = 0;
-    for (int64_t e = t->from; e < t->to; e++)
-        if (e == t->from || t->anchor[e] != t->anchor[e - 1] ||
-            relation_row(t->j, t->side, e) != relation_row(t->j, t->side, e - 1))
-            first[queries++] = e;
-    first[queries] = t->to;
-    if (queries == 0)
-        memset(d_nodes, 0, (size_t)(t->j->b->n * t->j->plan->d) * sizeof *d_nodes);
-    const int64_t tiles = (queries + t->j->tile - 1) / t->j->tile; /* of equal size: small ones are slow */
-    for (int64_t k = 0; k < tiles; k++) {
-        const int64_t i = queries * k / tiles, end = queries * (k + 1) / tiles;
-        loss += train_queries(t, end - i, first + i, d_nodes, k > 0);
+                                 dq + i * d, pst_embed_entry_of(t, true, from + i));
+        pst_embed_finish_query(t, from + i, i);
+        loss += pst_embed_penalise(t, from + i);
     }
     return loss;
 }
@@ -440,23 +260,20 @@ static void train_side(void *arg, int64_t task, int worker)
 {
     struct job *j = arg;
     const struct pst_embed_batch *b = j->b;
-    const int64_t n = b->negatives, d = j->plan->d, all = b->chunks * parts(b);
-    const int64_t side = b->turned ? 1 : task % 2, part = task / sides(b), chunk = part / parts(b);
+    const int64_t n = b->negatives, d = j->plan->d, side = task % 2, chunk = task / 2;
     const uint32_t *ids = side ? b->neg_dst : b->neg_src;
     struct side t = {.j = j,
                      .s = &j->w->scratch[worker],
                      .task = task,
                      .side = side,
-                     .from = b->edges * part / all,
-                     .to = b->edges * (part + 1) / all,
+                     .from = b->edges * chunk / b->chunks,
+                     .to = b->edges * (chunk + 1) / b->chunks,
                      .anchor = side ? b->src : b->dst,
                      .target = side ? b->dst : b->src,
                      .ids = ids ? ids + chunk * n : NULL};
-    pst_real *d_negatives = j->entries + (2 * sides(b) * b->edges + task * n) * d;
-    j->losses[task] = has_queries(j) ? train_all(&t, d_negatives) : 0;
-    if (has_queries(j))
-        return;
+    pst_real *d_negatives = j->entries + (4 * b->edges + task * n) * d;
     memset(d_negatives, 0, (size_t)(n * d) * sizeof *d_negatives);
+    j->losses[task] = 0;
     gather_negatives(&t);
     for (int64_t from = t.from; from < t.to; from += j->tile)
         j->losses[task] += train_tile(&t, from, pst_min_i64(j->tile, t.to - from), d_negatives);
@@ -471,7 +288,8 @@ static void sum_rows(void *arg, int64_t task, int worker)
     for (int64_t i = task * SUM_ROWS; i < j->count && i < (task + 1) * SUM_ROWS; i++) {
         const int64_t row = j->rows ? j->rows[i] : i;
         pst_real *to = j->to + row * j->width;
-        memset(to, 0, (size_t)j->width * sizeof *to);
+        if (!j->adds)
+            memset(to, 0, (size_t)j->width * sizeof *to);
         for (uint32_t k = j->start[row]; k < j->start[row + 1]; k++) {
             const pst_real *from = j->from + (int64_t)j->entry[k] * j->width;
             for (int64_t c = 0; c < j->width; c++)
@@ -505,13 +323,13 @@ static void sum_vertices(struct job *j)
         memcpy(row, side ? b->src : b->dst, bytes);
         memcpy(row + b->edges, side ? b->dst : b->src, bytes);
     }
-    for (int64_t t = 0; t < tasks(b); t++) {
-        const uint32_t *ids = b->turned || t % 2 ? b->neg_dst : b->neg_src;
-        const int64_t chunk = t / sides(b) / parts(b);
+    for (int64_t t = 0; t < tasks(b) && !pst_embed_has_queries(j); t++) {
+        const uint32_t *ids = t % 2 ? b->neg_dst : b->neg_src;
         for (int64_t i = 0; i < b->negatives; i++)
-            *row++ = ids ? ids[chunk * b->negatives + i] : (uint32_t)i;
+            *row++ = ids ? ids[t / 2 * b->negatives + i] : (uint32_t)i;
     }
-    group(j, entries(b), b->n);
+    group(j, entries(j), b->n);
+    j->adds = pst_embed_has_queries(j); /* node_grads has the gradients as negatives */
     j->rows = NULL;
     j->from = j->entries;
     j->to = b->node_grads;
@@ -528,13 +346,14 @@ static void sum_relations(struct job *j)
     b->touched_n = 0;
     if (!j->dr)
         return;
-    for (int64_t i = 0; i < sides(b) * b->edges; i++)
-        row[i] = (uint32_t)relation_row(j, b->turned ? 1 : i / b->edges, i % b->edges);
-    group(j, sides(b) * b->edges, rows);
+    for (int64_t i = 0; i < pst_embed_sides(b) * b->edges; i++)
+        row[i] = (uint32_t)pst_embed_relation_row(j, b->turned ? 1 : i / b->edges, i % b->edges);
+    group(j, pst_embed_sides(b) * b->edges, rows);
     for (int64_t r = 0; r < rows; r++)
         if (j->start[r + 1] > j->start[r])
             b->touched[b->touched_n++] = (uint32_t)r;
     j->rows = b->touched;
+    j->adds = false;
     j->from = j->relation_entries;
     j->to = b->relation_grads;
     j->count = b->touched_n;
@@ -549,26 +368,30 @@ pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch 
     assert(b->neg_src || (b->negatives == b->n && b->chunks == 1));
     assert(!b->turned || plan->inverse);
     struct job j = {.plan = plan, .b = b, .w = w, .dr = pst_embed_relation_floats(plan)};
-    if (entries(b) > INT32_MAX)
+    if (entries(&j) > INT32_MAX)
         return pst_fail(PST_E_LIMIT,
                         "a batch has %lld gradients of embeddings; expected at most %d: use fewer negatives "
                         "or chunks, or a smaller batch",
-                        (long long)entries(b), INT32_MAX);
-    if (b->turned && !has_queries(&j))
+                        (long long)entries(&j), INT32_MAX);
+    if (b->turned && !pst_embed_has_queries(&j))
         return pst_fail(PST_E_ARG, "`together` requires the loss softmax, one of the models dot, distmult "
                                    "and complex, and `fused` true: set these, or set `together` to 0");
-    const int64_t fitting =
-        has_queries(&j) ? pst_min_i64(QUERIES, QUERY_SCORES / b->negatives) : TILE_SCORES / b->negatives;
+    const int64_t fitting = pst_embed_has_queries(&j) ? pst_min_i64(QUERIES, QUERY_SCORES / b->negatives)
+                                                      : TILE_SCORES / b->negatives;
     const int64_t tile = plan->unfused ? b->edges : plan->tile ? plan->tile : pst_max_i64(TILE_MIN, fitting);
     j.tile = pst_min_i64(tile, (b->edges + b->chunks - 1) / b->chunks);
     j.dropout = pst_rng_stream_of(PST_RNG_DROPOUT, plan->seed, b->epoch, b->batch, 0);
     const pst_rc rc = grow_all(w, &j);
     if (rc != PST_OK)
         return rc;
-    pst_gnn_team_run(w->team, train_side, &j, tasks(b));
     *loss = 0;
-    for (int64_t t = 0; t < tasks(b); t++)
-        *loss += j.losses[t];
+    if (pst_embed_has_queries(&j)) {
+        *loss = pst_embed_train_queries(&j);
+    } else {
+        pst_gnn_team_run(w->team, train_side, &j, tasks(b));
+        for (int64_t t = 0; t < tasks(b); t++)
+            *loss += j.losses[t];
+    }
     sum_vertices(&j);
     sum_relations(&j);
     return PST_OK;
