@@ -134,24 +134,28 @@ def cut_of_sampled_edges():
 
 @test
 def a_large_graph_is_partitioned_in_2_gib():
-    """10^8 edges in a memory cgroup of 2 GiB: METIS gets as many edges as fit (section 6.6)."""
+    """10^8 edges in a memory cgroup of 2 GiB: METIS gets as many edges as fit (section 6.6). The dataset is then written with
+    new numbers, and cut into parts."""
     from cgroup import Unavailable, memory_limit
     vertices, edges, limit = 1 << 21, 100_000_000, 2 << 30
     with Place() as p:
-        data, out = p.path("large"), p.path("parts.npy")
+        data, out = p.path("large"), p.path("parts")
         command("gen", "rmat", data, "--vertices", vertices, "--edges", edges, "--features", 1, "--classes", 2, "--seed", 1, "--quiet")
         try:
             with memory_limit(limit) as group:
-                done = subprocess.run([PENSTOCK, "partition", data, "--parts", "4", "--out", out, "--memory", str(limit)],
+                done = subprocess.run([PENSTOCK, "partition", data, "--parts", "4", "--by", "metis", "--datasets", out, "--memory", str(limit), "--quiet"],
                                       capture_output=True, text=True, preexec_fn=group.enter, timeout=3000)
                 assert done.returncode == 0 and group.kills() == 0, done
-                print(f"# {done.stdout.splitlines()[-1]}; the cgroup's peak: {(group.peak_bytes() or 0) >> 20} MiB")
+                print(f"# {done.stdout.splitlines()[-2]}; the cgroup's peak: {(group.peak_bytes() or 0) >> 20} MiB")
         except Unavailable as why:
             raise Skip(str(why)) from why
-        parts = np.load(out)
-        assert parts.dtype == np.int8 and len(parts) == vertices
-        sizes = np.bincount(parts, minlength=4)
-        assert len(sizes) == 4 and sizes.max() <= 1.05 * vertices / 4, sizes
+        with open(os.path.join(out, "parts.json")) as f:
+            first = json.load(f)["first"]
+        train = np.load(os.path.join(out, "whole", "train.npy"))
+        for sizes in np.diff(first), np.histogram(train, first)[0]:
+            assert len(sizes) == 4 and sizes.max() <= 1.05 * sizes.sum() / 4, sizes
+        assert first[-1] == vertices and len(np.unique(np.load(os.path.join(out, "whole", "old_ids.npy")))) == vertices
+        command("verify", os.path.join(out, "whole"), "--same-as", data, "--quiet")
 
 
 if __name__ == "__main__":

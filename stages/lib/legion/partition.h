@@ -12,6 +12,13 @@ PST_BEGIN_DECLS
 
 /* METIS of Debian counts entries of adjacency with 32 bits. */
 #define PST_LEGION_ENTRIES_MAX ((int64_t)INT32_MAX)
+/* Peaks of METIS 5.1 with two constraints and four parts, with what this file allocates, on R-MAT graphs,
+ * which coarsen badly: 60 bytes of an entry of adjacency (the list, its weights, the coarser graphs, the
+ * refinement) and 153 of a vertex, with 13 and 35 million entries of 2 million vertices. A tenth is left
+ * over. */
+#define PST_LEGION_ENTRY_BYTES 64
+#define PST_LEGION_VERTEX_BYTES 200
+#define PST_LEGION_OTHER_BYTES ((uint64_t)32 << 20) /* of the process */
 
 struct pst_legion_partition {
     const struct pst_csc *graph;

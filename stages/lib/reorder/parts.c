@@ -9,11 +9,6 @@
 #include "stages/lib/reorder/renumber_impl.h"
 
 #define PART_VERTICES 128 /* a part of so many, breadth first, is not divided: 8 KiB of rows of 64 bytes */
-/* Peaks of METIS, as in tools/penstock/caches/graph_parts.c. */
-#define ENTRY_BYTES 48
-#define VERTEX_BYTES 200
-#define OTHER_BYTES ((uint64_t)32 << 20)
-
 struct job {
     const struct pst_renumber_spec *s;
     struct pst_progress *progress;
@@ -108,7 +103,8 @@ static pst_rc divide(struct job *j, int64_t *order, int64_t n)
         .graph = &p.graph,
         .parts = (int)pst_min_i64(PST_CLIQUES_MAX, (n + PART_VERTICES - 1) / PART_VERTICES),
         .entries_max =
-            (int64_t)((j->s->memory_bytes - OTHER_BYTES - (uint64_t)n * VERTEX_BYTES) / ENTRY_BYTES)};
+            (int64_t)((j->s->memory_bytes - PST_LEGION_OTHER_BYTES - (uint64_t)n * PST_LEGION_VERTEX_BYTES) /
+                      PST_LEGION_ENTRY_BYTES)};
     m.entries_max = pst_min_i64(m.entries_max, PST_LEGION_ENTRIES_MAX);
     for (int k = 0; k < m.parts; k++)
         m.weight[k] = 1;
@@ -131,7 +127,8 @@ pst_rc pst_renumber_by_parts(const struct pst_renumber_spec *s, int64_t *order, 
 {
     const int64_t n = s->hoods->graph.vertices;
     struct job j = {.s = s, .progress = progress};
-    const uint64_t need = OTHER_BYTES + (uint64_t)n * (VERTEX_BYTES + 2 * ENTRY_BYTES);
+    const uint64_t need =
+        PST_LEGION_OTHER_BYTES + (uint64_t)n * (PST_LEGION_VERTEX_BYTES + 2 * PST_LEGION_ENTRY_BYTES);
     if (n >= INT32_MAX)
         return pst_fail(PST_E_LIMIT, "METIS cannot divide %" PRId64 " vertices: use another order", n);
     if (s->memory_bytes < need)

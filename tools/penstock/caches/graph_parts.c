@@ -15,12 +15,6 @@
 #include "stages/lib/sampling/seeds.h"
 #include "stages/lib/topology/topology.h"
 
-/* Peaks of METIS 5.1 with two constraints, measured on R-MAT graphs, which coarsen badly: 42 bytes of an
- * entry of adjacency (the list, its weights, the coarser graphs), 174 of a vertex. */
-#define ENTRY_BYTES 48
-#define VERTEX_BYTES 200
-#define OTHER_BYTES ((uint64_t)32 << 20) /* of the process */
-
 const char *const graph_parts_names[GRAPH_PARTS_KINDS] = {"range", "hash", "metis"};
 
 int graph_parts_by_of(const char *name)
@@ -34,14 +28,14 @@ int graph_parts_by_of(const char *name)
 /* How many entries METIS may get. */
 static pst_rc entries_of(uint64_t memory, int64_t vertices, int64_t *entries)
 {
-    const uint64_t fixed = OTHER_BYTES + (uint64_t)vertices * VERTEX_BYTES;
-    if (memory < fixed + (uint64_t)vertices * 2 * ENTRY_BYTES)
+    const uint64_t fixed = PST_LEGION_OTHER_BYTES + (uint64_t)vertices * PST_LEGION_VERTEX_BYTES;
+    if (memory < fixed + (uint64_t)vertices * 2 * PST_LEGION_ENTRY_BYTES)
         return pst_fail(PST_E_ARG,
                         "--memory: %" PRIu64
                         " bytes are too few for a graph of %lld vertices: expected at least "
                         "%" PRIu64,
-                        memory, (long long)vertices, fixed + (uint64_t)vertices * 2 * ENTRY_BYTES);
-    *entries = pst_min_i64((int64_t)((memory - fixed) / ENTRY_BYTES), PST_LEGION_ENTRIES_MAX);
+                        memory, (long long)vertices, fixed + (uint64_t)vertices * 2 * PST_LEGION_ENTRY_BYTES);
+    *entries = pst_min_i64((int64_t)((memory - fixed) / PST_LEGION_ENTRY_BYTES), PST_LEGION_ENTRIES_MAX);
     return PST_OK;
 }
 
