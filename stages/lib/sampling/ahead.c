@@ -5,9 +5,11 @@
 #include "common/error.h"
 #include "stages/lib/sampling/sampling_impl.h"
 
+/* A cache stage keeps the samples of its window, which can be all slots but one. If the sampler had taken
+ * that one for the next batch, a batch that is split would wait for ever for a slot for its next piece. */
 void pst_sampling_ahead_open(struct pst_sampling *s)
 {
-    s->ahead.depth = pst_overlap(s->self) ? PST_EXPAND_DEVICE_LANES : 1;
+    s->ahead.depth = pst_overlap(s->self) && !(s->bare && s->params->split) ? PST_EXPAND_DEVICE_LANES : 1;
     if (s->ahead.depth == 1)
         return;
     pst_fill_ahead(s->self, s->port, (uint32_t)s->ahead.depth);
