@@ -46,6 +46,8 @@ enum pst_port_flag {
     PST_PORT_ASIDE =
         1u << 5, /* IN: outside a stream (pst_stream), the stage accesses only the bytes of a slot that frames
                     have announced. Kernels of other stages may still use the rest */
+    PST_PORT_NEEDED_ON_GPU = 1u << 6, /* with PST_PORT_OPTIONAL: a stage on a GPU needs the link. If only the
+                                         pipeline's device or "auto" put it there, it moves to cpu:0 */
 };
 
 /* A slot can carry requests for data that the disk stage must still read (slots/request.h). `penstock check`

@@ -4,6 +4,7 @@
 
 #include "common/pipeline/desc/desc.h"
 #include "common/pipeline/graph_impl.h"
+#include "common/pipeline/place.h"
 
 #define STAGES_MAX (PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX) /* with the copies that the runtime inserts */
 
@@ -115,13 +116,21 @@ static void check_link(const struct pst_pipeline *pl, struct pst_diag *diag, con
 static void check_unlinked(const struct pst_pipeline *pl, struct pst_diag *diag, int s)
 {
     const struct pst_stage_desc *desc = pl->stages[s].caps.desc;
+    const int missing = pst_place_missing_port(&pl->stages[s]);
     for (int p = 0; p < pst_desc_ports(desc); p++) {
         const struct pst_port_desc *port = &desc->ports[p];
         bool linked = (pl->stages[s].linked >> p & 1) != 0;
-        if (linked || (port->flags & (PST_PORT_OPTIONAL | (port->dir == PST_OUT ? PST_PORT_ONESHOT : 0))))
-            continue;
         char path[PST_JSON_PATH_MAX];
         (void)snprintf(path, sizeof path, "stages.%s", pl->stages[s].name);
+        if (p == missing)
+            pst_json_error(&pl->doc, diag, path,
+                           "%s \"%s\" is not linked (%s), but a stage on %s needs this: link it to a stage "
+                           "that can share slots in the memory of %s (the same GPU, or one that reaches it), "
+                           "or place %s on a CPU",
+                           port->dir == PST_IN ? "input" : "output", port->name, port->help,
+                           pl->stages[s].device, pl->stages[s].device, pl->stages[s].name);
+        if (linked || (port->flags & (PST_PORT_OPTIONAL | (port->dir == PST_OUT ? PST_PORT_ONESHOT : 0))))
+            continue;
         pst_json_error(&pl->doc, diag, path, "%s \"%s\" is not linked (%s)",
                        port->dir == PST_IN ? "input" : "output", port->name, port->help);
     }

@@ -347,6 +347,7 @@ bool pst_pipeline_load(struct pst_pipeline *pl, const char *file, const struct p
     pst_pipeline_check_devices(&ld);
     check_bus_stages(&ld);
     pst_pipeline_load_links(&ld);
+    pst_place_move_unlinked(pl);
     pst_graph_check(pl, diag);
     pst_pipeline_replicate(&ld);
     return diag->count == 0;

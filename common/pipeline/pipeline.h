@@ -24,6 +24,7 @@ struct pst_pipeline_stage_spec {
     json_t *params; /* every parameter, in its normal form */
     char device[PST_PIPELINE_DEVICE_MAX];
     char chosen[400];         /* the file says "auto": why this device was chosen; else empty */
+    bool own_device;          /* the file names the device for this stage alone */
     int sm_percent;           /* share of a GPU's multiprocessors; 100: all */
     char cores[PST_NAME_MAX]; /* "0-3,6"; empty: any */
     char group[PST_NAME_MAX]; /* stages of a group share a process; empty: a process of its own */

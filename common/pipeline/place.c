@@ -155,10 +155,39 @@ void pst_place_device(struct pst_pipeline *pl, struct pst_diag *diag, const char
     (void)snprintf(at, sizeof at, "%s%splace.device", own ? path : "", own ? "." : "");
     if (!own)
         inherit(pl, stage);
+    stage->own_device = own && strcmp(stage->device, "auto") != 0;
     if (strcmp(stage->device, "auto") == 0)
         choose_device(stage);
     else if (!pst_place_device_at(pl, diag, at, stage) && !own)
         pl->device[0] = '\0';
+}
+
+int pst_place_missing_port(const struct pst_pipeline_stage_spec *stage)
+{
+    const struct pst_stage_desc *desc = stage->caps.desc;
+    if (strncmp(stage->device, "cuda:", 5) != 0)
+        return -1;
+    for (int p = 0; p < pst_desc_ports(desc); p++)
+        if ((desc->ports[p].flags & PST_PORT_NEEDED_ON_GPU) && !(stage->linked >> p & 1))
+            return p;
+    return -1;
+}
+
+void pst_place_move_unlinked(struct pst_pipeline *pl)
+{
+    for (int s = 0; s < pl->nstages; s++) {
+        struct pst_pipeline_stage_spec *stage = &pl->stages[s];
+        const int port = stage->caps.desc && !stage->own_device ? pst_place_missing_port(stage) : -1;
+        if (port < 0)
+            continue;
+        (void)snprintf(
+            stage->chosen, sizeof stage->chosen,
+            "%.40s can use a GPU only if its %s %.40s is linked to a stage that shares slots in that "
+            "GPU's memory",
+            stage->caps.desc->name, stage->caps.desc->ports[port].dir == PST_IN ? "input" : "output",
+            stage->caps.desc->ports[port].name);
+        (void)snprintf(stage->device, sizeof stage->device, "cpu:0");
+    }
 }
 
 static bool is_left_to_us(const struct pst_pipeline_stage_spec *stage)

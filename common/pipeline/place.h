@@ -27,6 +27,12 @@ bool pst_place_names_device(const char *device);
  * groups are known, and before links are. An error: the measured run cannot be read. */
 void pst_place_pair(struct pst_pipeline *pl, struct pst_diag *diag);
 
+/* The first port that is not linked, but has the flag PST_PORT_NEEDED_ON_GPU, of a stage on a GPU; -1: there
+ * is none. Both after links are known. The second moves stages with such a port to cpu:0, unless the file
+ * names their device. A link that is left out ("when") stays so. */
+int pst_place_missing_port(const struct pst_pipeline_stage_spec *stage);
+void pst_place_move_unlinked(struct pst_pipeline *pl);
+
 /* Checks a list of cores: "0-3,6", each of which this machine has. */
 void pst_place_cores(const struct pst_pipeline *pl, struct pst_diag *diag, const char *at, const char *cores);
 

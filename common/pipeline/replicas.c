@@ -109,6 +109,7 @@ static void put(struct pst_pipeline_loading *ld, struct pst_pipeline_stage_spec 
         return; /* reported before */
     const bool there = strncmp(place->device, "cpu:", 4) == 0 || pst_place_stage_on_gpu(stage, why);
     stage->chosen[0] = '\0';
+    stage->own_device = false;
     (void)snprintf(stage->device, sizeof stage->device, "%s", there ? place->device : "cpu:0");
     (void)snprintf(path, sizeof path, "replicas.places[%d]", replica);
     (void)pst_place_device_at(ld->pl, ld->diag, path, stage);

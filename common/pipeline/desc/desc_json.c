@@ -10,9 +10,13 @@
 static const struct {
     const char *name;
     unsigned flag;
-} flag_names[] = {{"oneshot", PST_PORT_ONESHOT}, {"optional", PST_PORT_OPTIONAL},
-                  {"ordered", PST_PORT_ORDERED}, {"writes", PST_PORT_WRITES},
-                  {"returns", PST_PORT_RETURNS}, {"aside", PST_PORT_ASIDE}};
+} flag_names[] = {{"oneshot", PST_PORT_ONESHOT},
+                  {"optional", PST_PORT_OPTIONAL},
+                  {"ordered", PST_PORT_ORDERED},
+                  {"writes", PST_PORT_WRITES},
+                  {"returns", PST_PORT_RETURNS},
+                  {"aside", PST_PORT_ASIDE},
+                  {"needed_on_gpu", PST_PORT_NEEDED_ON_GPU}};
 #define FLAG_NAMES (sizeof flag_names / sizeof flag_names[0])
 
 /* By enum pst_requests. The first is not written. */

@@ -157,7 +157,9 @@ static void describe(const struct pst_stage_desc *desc)
                p->dir == PST_IN ? "input" : "output", p->name, p->type, p->dtype ? p->dtype : "any",
                p->memory, p->forwards ? ", forwards the slots of " : "", p->forwards ? p->forwards : "",
                p->flags & PST_PORT_ONESHOT ? ", one-shot" : "",
-               p->flags & PST_PORT_OPTIONAL ? ", optional" : "",
+               p->flags & PST_PORT_NEEDED_ON_GPU ? ", optional on a CPU"
+               : p->flags & PST_PORT_OPTIONAL    ? ", optional"
+                                                 : "",
                p->flags & PST_PORT_ORDERED ? ", in batch order" : "", p->help);
     }
     for (const struct pst_param_desc *p = desc->params; p && p->name; p++) {
