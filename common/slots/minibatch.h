@@ -23,8 +23,9 @@
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
  * vertices 0..n[h+1]-1. So the destinations are the first of the sources.
  *
- * Cached rows may travel in a separate slot, from the sampler's output `cached`. That slot has row i at i *
- * stride_bytes, and features has only the rows that `missing` lists.
+ * Cached rows may travel in a separate slot, from the output `cached` of a sampler or a cache. That slot has
+ * row i at i * stride_bytes, and features has only the rows that `missing` lists. A cache on a GPU puts some
+ * of the rows that were read there, too. Then it takes them off `missing`, `requests` and `served`.
  *
  * If a stage on a GPU fills the slot, kernels may still be copying cached rows when the last frame comes
  * (pst_stream in stage.h). Everything else is complete.

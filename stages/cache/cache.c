@@ -80,7 +80,7 @@ static pst_rc go_on(struct pst_stage *self, struct cache *c)
     return rc;
 }
 
-static pst_rc take_sample(struct cache *c, const struct pst_frame *frame)
+static pst_rc take_sample(struct pst_stage *self, struct cache *c, const struct pst_frame *frame)
 {
     if (!(frame->flags & PST_LAST_PART))
         return PST_OK;
@@ -91,6 +91,20 @@ static pst_rc take_sample(struct cache *c, const struct pst_frame *frame)
                         (unsigned long long)frame->batch, frame->nrefs, c->nwaiting, c->nwaiting_max);
     c->waiting[(c->first + c->nwaiting++) % c->nwaiting_max] = *frame;
     c->count.waiting_max = c->nwaiting > c->count.waiting_max ? c->nwaiting : c->count.waiting_max;
+    return pst_slot_queued(self, frame->refs[0]); /* no kernel reads it */
+}
+
+static pst_rc take_landed(struct pst_stage *self, struct cache *c, const struct pst_frame *frame)
+{
+    if (!pst_cache_stage_on_gpu(c))
+        return pst_cache_stage_land(self, c, frame);
+    if (c->nback == c->njobs)
+        return pst_fail(
+            PST_E_PEER,
+            "batch %llu came back from the disk stage, but all %u slots of this route are already "
+            "here: link only a disk stage between these two ports",
+            (unsigned long long)frame->batch, c->njobs);
+    c->back[(c->first_back + c->nback++) % c->njobs] = *frame;
     return PST_OK;
 }
 
@@ -98,15 +112,21 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 {
     struct cache *c = pst_state(self);
     pst_rc rc = PST_OK;
+    if (event->kind == PST_EV_CREDIT && event->port == c->cached) {
+        c->credit_cached = event->credit;
+        c->credited_cached = true;
+    }
     if (event->kind == PST_EV_FRAME && event->port == c->landed && (event->frame->flags & PST_LAST_PART))
-        rc = pst_cache_stage_land(self, c, event->frame);
+        rc = take_landed(self, c, event->frame);
+    if (rc == PST_OK && pst_cache_stage_on_gpu(c))
+        rc = pst_cache_stage_gpu_land(self, c);
     if (rc == PST_OK)
         rc = pst_cache_stage_end_super_batch(self, c);
     if (rc != PST_OK)
         return rc;
     if (event->kind == PST_EV_FRAME && event->port == c->sample)
-        rc = take_sample(c, event->frame);
-    if (event->kind == PST_EV_CREDIT) {
+        rc = take_sample(self, c, event->frame);
+    if (event->kind == PST_EV_CREDIT && event->port == c->rows) {
         c->credit = event->credit;
         c->credited = true;
     }
@@ -119,21 +139,25 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 
 static void report(struct pst_stage *self, const struct cache *c)
 {
-    const uint64_t found = c->count.hits + c->count.buffer_hits, sample = pst_slot_bytes(self, c->sample);
+    const uint64_t found = c->count.hits + c->count.buffer_hits;
+    const int64_t rows = c->nlines + c->buffer.n, gpu_rows = c->nlines + c->buffer.gpu_n;
+    const uint64_t gpu_hits = c->count.hits + c->count.buffer_gpu_hits;
+    const uint64_t sample = pst_slot_bytes(self, c->sample);
     pst_rc rc = pst_report(self, "cache",
                            "{\"hits\": %llu, \"gpu_hits\": %llu, \"lookups\": %llu, \"rows\": %lld, "
                            "\"gpu_rows\": %lld}",
-                           (unsigned long long)found, (unsigned long long)c->count.hits,
-                           (unsigned long long)c->count.lookups, (long long)c->nlines + c->buffer.n,
-                           (long long)c->nlines);
+                           (unsigned long long)found, (unsigned long long)gpu_hits,
+                           (unsigned long long)c->count.lookups, (long long)rows, (long long)gpu_rows);
     if (rc == PST_OK)
         rc = pst_report(
             self, "lines",
-            "{\"policy\": \"%s\", \"window\": %lld, \"lines\": %lld, \"batches\": %llu, \"hits\": %llu, "
+            "{\"policy\": \"%s\", \"memory\": \"%s\", \"device_bytes\": %llu, "
+            "\"window\": %lld, \"lines\": %lld, \"batches\": %llu, \"hits\": %llu, "
             "\"buffer_hits\": %llu, \"misses\": %llu, \"kept\": %llu, \"policy_bytes\": %llu, "
             "\"samples_held\": %u, \"sample_slots\": %u, \"sample_bytes\": %llu, \"window_bytes\": %llu, "
             "\"decide_s\": %.6f, \"copy_s\": %.6f}",
-            pst_policy_name(c->kind), (long long)c->window, (long long)c->nlines,
+            pst_policy_name(c->kind), pst_cache_stage_on_gpu(c) ? "gpu" : "host",
+            (unsigned long long)c->device.device_bytes, (long long)c->window, (long long)c->nlines,
             (unsigned long long)c->count.batches, (unsigned long long)c->count.hits,
             (unsigned long long)c->count.buffer_hits, (unsigned long long)(c->count.lookups - found),
             (unsigned long long)c->count.kept, (unsigned long long)pst_policy_bytes(c->policy),
@@ -166,6 +190,9 @@ static void close_stage(struct pst_stage *self)
 
 /* ---- what it says of itself ------------------------------------------------------------------------ */
 
+/* A mapping's pages are in host memory. */
+#define MEMORY "cpu,pinned if page_bytes=0"
+
 static const struct pst_port_desc ports[] = {
     {.name = "plan",
      .dir = PST_IN,
@@ -173,7 +200,7 @@ static const struct pst_port_desc ports[] = {
      .type = "plan",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .flags = PST_PORT_ONESHOT},
     {.name = "sample",
      .dir = PST_IN,
@@ -181,7 +208,7 @@ static const struct pst_port_desc ports[] = {
      .type = "sample",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .flags = PST_PORT_ORDERED,
      .hold = 1,
      .hold_param = "window"},
@@ -191,7 +218,7 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .requests = PST_REQUESTS_MAKES,
      .splits_if = "overflow=split"},
     {.name = "landed",
@@ -200,7 +227,7 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .flags = PST_PORT_ORDERED | PST_PORT_WRITES},
     {.name = "batch",
      .dir = PST_OUT,
@@ -208,8 +235,17 @@ static const struct pst_port_desc ports[] = {
      .type = "minibatch",
      .dtype = "any",
      .rank = -1,
-     .memory = "cpu",
+     .memory = MEMORY,
      .forwards = "landed"},
+    {.name = "cached",
+     .dir = PST_OUT,
+     .help = "on a GPU: the rows of a batch that need not be read, in slots in GPU memory",
+     .type = "rows",
+     .dtype = "any",
+     .rank = 2,
+     .memory = "cuda",
+     .flags = PST_PORT_OPTIONAL | PST_PORT_NEEDED_ON_GPU,
+     .splits_if = "overflow=split"},
     {0},
 };
 
@@ -227,7 +263,7 @@ static const struct pst_param_desc params[] = {
      .def = "\"64MiB\"",
      .min = 0,
      .max = 1e15,
-     .help = "memory for lines, each of which holds a feature row"},
+     .help = "memory for lines, each of which holds a feature row: of the GPU, if the stage is on one"},
     {.name = "policy",
      .type = PST_PARAM_ENUM,
      .into = PST_INTO(struct cache, kind),
@@ -242,9 +278,8 @@ static const struct pst_param_desc params[] = {
      .def = "0",
      .min = 0,
      .max = 1 << 30,
-     .help = "the model of a memory mapping: lines are pages of so many bytes, which are read whole; 0: "
-             "lines are "
-             "rows"},
+     .help = "the model of a memory mapping, on a CPU: lines are pages of so many bytes, which are read "
+             "whole; 0: lines are rows"},
     {.name = "window",
      .type = PST_PARAM_INT,
      .into = PST_INTO(struct cache, window),

@@ -1,5 +1,6 @@
 /* cache.h: the state of the stage `cache`, for its parts: cache.c (ports, parameters, events), setup.c
- * (sizes, memory), rows.c (slots and the rows in them), pages.c (lines of several rows) and super_batch.c.
+ * (sizes, memory), rows.c (slots and the rows in them), gpu.c (lines in a GPU's memory), pages.c (lines of
+ * several rows) and super_batch.c.
  *
  * Owner: the runtime, which allocates it. Threads: one. */
 #ifndef PST_CACHE_STAGE_H
@@ -11,6 +12,7 @@
 #include "common/store/array_id.h"
 #include "common/store/store.h"
 #include "stages/lib/cache/cache_rows.h"
+#include "stages/lib/device/device.h"
 #include "stages/lib/plan/plan.h"
 #include "stages/lib/sampling/seeds.h"
 #include "stages/lib/policy/policy.h"
@@ -27,6 +29,12 @@ struct cache_job {
     /* if lines are pages: position of each row on a page that is read, and its place among these pages */
     int64_t fresh;
     int32_t *fresh_at, *fresh_from;
+    /* on a GPU: positions of rows that are read and not kept; and what its kernels get, in pinned memory */
+    int64_t rows, left, buffered;
+    int32_t *left_at;
+    int32_t *lists; /* hits, buffered rows and kept rows: for each kind, positions and sources */
+    struct pst_twin_record *record; /* of the work on this batch, which is the entry's `turns`-th */
+    uint64_t turns;
 };
 
 /* A page of the batch at hand. */
@@ -56,7 +64,8 @@ struct cache {
     struct pst_named_ints fanout;
     bool split;
 
-    int sample, rows, landed, batch; /* ports */
+    int sample, rows, landed, batch, cached; /* ports */
+    struct pst_device device;
     struct pst_dataset ds;
     struct pst_plan plan;
     uint64_t batches; /* of an epoch */
@@ -70,17 +79,24 @@ struct cache {
     struct pst_policy *policy;
     float *hotness;
     int64_t nlines;
-    struct pst_cache_rows static_lines; /* policy static: the lines, filled from the start */
-    char *lines;                        /* line_bytes each */
+    struct pst_cache_rows static_lines; /* policy static on a CPU: the lines, filled from the start */
+    char *lines;                        /* line_bytes each; on a GPU, in its memory */
     struct pst_cache_rows buffer;       /* the constant buffer: rows that the plan caches */
+    struct pst_cache *buffer_index;     /* in host memory */
+    void *index_memory;                 /* on a GPU: of that index */
+    int32_t *lists;                     /* on a GPU: a batch's lists in its memory */
+    void *pinned;                       /* on a GPU: of all jobs */
 
     struct pst_frame
         *waiting; /* samples that are not decided, oldest first: a ring, as large as their route */
     uint32_t nwaiting_max, first, nwaiting;
     uint32_t entered; /* the first so many of them are in the policy's window, at most window + 1 */
     bool ended;       /* no more samples will come */
-    struct pst_credit credit;
-    bool credited;
+    struct pst_credit credit, credit_cached;
+    bool credited, credited_cached;
+    struct pst_frame
+        *back; /* on a GPU: slots whose rows were read, which wait for one of cached rows: a ring */
+    uint32_t first_back, nback;
     struct cache_job *jobs; /* a ring of as many as there are slots of rows */
     uint32_t njobs, first_job, asked;
     int64_t in_flight; /* requests of all jobs */
@@ -99,6 +115,7 @@ struct cache {
 
     struct {
         uint64_t batches, lookups, hits, kept, buffer_hits, units, faults;
+        uint64_t buffer_gpu_hits; /* those of buffer_hits in the plan's GPU tier */
         uint32_t waiting_max, asked_max;
         double decide_s, copy_s;
     } count;
@@ -119,6 +136,32 @@ PST_MUST_USE pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c,
  * lines. Batches come here in order, so a line has what it had when the batch was decided. */
 PST_MUST_USE pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c,
                                          const struct pst_frame *frame);
+
+/* Takes the job of a batch whose rows were read from the ring. PST_E_PEER: it is not this frame's. */
+PST_MUST_USE pst_rc pst_cache_stage_landed(struct cache *c, const struct pst_frame *frame,
+                                           struct cache_job **job);
+/* The batch has all its rows. */
+void pst_cache_stage_done(struct pst_stage *self, struct cache *c, const struct cache_job *job);
+
+/* gpu.c: what the stage does on a GPU. The lines are in its memory, and only kernels touch rows. */
+static inline bool pst_cache_stage_on_gpu(const struct cache *c)
+{
+    return pst_device_is_cuda(&c->device);
+}
+/* Makes the queue, once the size of slots is known. PST_E_ARG: the slots of cached rows are in host memory.
+ */
+PST_MUST_USE pst_rc pst_cache_stage_gpu_open(struct pst_stage *self, struct cache *c);
+/* Takes the lines, and fills those of the policy static. */
+PST_MUST_USE pst_rc pst_cache_stage_gpu_open_lines(struct cache *c, const int64_t *vertices, int64_t n);
+/* Takes the memory for lists. The ring of jobs exists. */
+PST_MUST_USE pst_rc pst_cache_stage_gpu_open_jobs(struct cache *c);
+/* Before a batch is decided: waits until kernels have read the job's lists of an earlier batch, and the
+ * slot's earlier users are done with it. */
+PST_MUST_USE pst_rc pst_cache_stage_gpu_begin(struct pst_stage *self, struct cache *c, struct cache_job *job);
+/* Keeps the decided lists, those of buffered rows too, for the kernels. rows: of the batch. */
+void pst_cache_stage_gpu_note(const struct cache *c, struct cache_job *job, int64_t rows, int64_t buffered);
+/* Lands batches whose rows were read, while there are slots of cached rows for them. */
+PST_MUST_USE pst_rc pst_cache_stage_gpu_land(struct pst_stage *self, struct cache *c);
 
 /* pages.c. The first sets line_rows, line_bytes and row_pages. PST_E_ARG. */
 PST_MUST_USE pst_rc pst_cache_stage_size_pages(struct cache *c);

@@ -47,7 +47,7 @@ static int64_t split(struct cache *c, const int64_t *ids, int64_t n, int64_t *bu
     int64_t left = n;
     *buffered = 0;
     if (c->buffer.n > 0)
-        pst_k_lookup(NULL, c->buffer.index, ids, n, c->buffer_at, c->buffer_row, buffered, c->rest_at, &left);
+        pst_k_lookup(NULL, c->buffer_index, ids, n, c->buffer_at, c->buffer_row, buffered, c->rest_at, &left);
     for (int64_t i = 0; i < left; i++) {
         if (c->buffer.n == 0)
             c->rest_at[i] = (int32_t)i;
@@ -112,7 +112,7 @@ static uint64_t note(struct cache *c, struct cache_job *job, char *slot, int64_t
     struct pst_request *table = (struct pst_request *)(void *)(slot + l->requests_at);
     int32_t *missing = (int32_t *)(void *)(slot + l->missing_at);
     uint64_t asked = 0;
-    job->hits = job->kept = 0;
+    job->hits = job->kept = job->left = 0;
     for (int64_t i = 0; i < left; i++) {
         const int32_t at = c->rest_at[i];
         if (c->hit[i] >= 0) {
@@ -131,8 +131,12 @@ static uint64_t note(struct cache *c, struct cache_job *job, char *slot, int64_t
                                             .row = (uint64_t)c->rest[i],
                                             .offset = l->features_at + (uint64_t)at * l->stride_bytes,
                                             .tag = (uint64_t)c->rest[i]};
-        asked += c->ds.vertex_types == 0 ||
-                 pst_fill_request_of_type(&c->ds, l->stride_bytes, slot + table[asked].offset, &table[asked]);
+        const bool reads =
+            c->ds.vertex_types == 0 ||
+            pst_fill_request_of_type(&c->ds, l->stride_bytes, slot + table[asked].offset, &table[asked]);
+        asked += reads;
+        if (job->left_at != NULL && reads && c->keep[i] < 0)
+            job->left_at[job->left++] = at;
     }
     return asked;
 }
@@ -164,13 +168,22 @@ static pst_rc copy_sample(const struct cache *c, const struct pst_minibatch *fro
     return PST_OK;
 }
 
-/* What is in memory goes to its place while the drives read the rest. */
+static int64_t count_near(const struct cache *c, int64_t buffered)
+{
+    int64_t near = 0;
+    for (int64_t i = 0; i < buffered; i++)
+        near += c->buffer_row[i] < c->buffer.gpu_n;
+    return near;
+}
+
+/* What is in memory goes to its place while the drives read the rest. A GPU's kernels do this when the rest
+ * has come. Rows of the plan's GPU tier do not pass the bus. */
 static void copy_buffered(struct pst_stage *self, struct cache *c, char *slot, int64_t buffered)
 {
     const uint64_t stride = c->layout.stride_bytes;
-    if (buffered == 0)
+    if (buffered == 0 || pst_cache_stage_on_gpu(c))
         return;
-    pst_bus_pass(self, (uint64_t)buffered * c->row_bytes);
+    pst_bus_pass(self, (uint64_t)(buffered - count_near(c, buffered)) * c->row_bytes);
     pst_k_gather(NULL, c->buffer.rows, stride, c->buffer_row, slot + c->layout.features_at, stride,
                  c->buffer_at, buffered, c->row_bytes);
 }
@@ -222,6 +235,8 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     if (slot == NULL)
         return PST_E_STATE;
     pst_rc rc = read_sample(self, c, sample, &from, &mb);
+    if (rc == PST_OK && pst_cache_stage_on_gpu(c))
+        rc = pst_cache_stage_gpu_begin(self, c, job);
     if (rc != PST_OK)
         return rc;
     const double begin = pst_now();
@@ -233,6 +248,8 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     (void)pst_policy_decide(c->policy, &batch, c->hit, c->keep);
     const uint64_t asked =
         c->line_rows > 1 ? note_pages(c, job, slot, left, units) : note(c, job, slot, left);
+    if (pst_cache_stage_on_gpu(c))
+        pst_cache_stage_gpu_note(c, job, n, buffered);
     c->count.decide_s += pst_now() - begin;
     job->batch = sample->batch;
     job->micro = sample->micro;
@@ -247,6 +264,7 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
     c->count.hits += (uint64_t)job->hits;
     c->count.kept += (uint64_t)job->kept;
     c->count.buffer_hits += (uint64_t)buffered;
+    c->count.buffer_gpu_hits += (uint64_t)count_near(c, buffered);
     pst_count_lookups(self, (uint64_t)n, (uint64_t)(job->hits + buffered));
     pst_expect(self, 1);
     rc = fill(self, c, sample, from, &mb, slot, buffered, asked);
@@ -259,17 +277,35 @@ pst_rc pst_cache_stage_ask(struct pst_stage *self, struct cache *c, const struct
 
 /* ---- landing -------------------------------------------------------------------------------------- */
 
+pst_rc pst_cache_stage_landed(struct cache *c, const struct pst_frame *frame, struct cache_job **job)
+{
+    *job = &c->jobs[c->first_job];
+    return c->asked > 0 && (*job)->batch == frame->batch && (*job)->micro == frame->micro
+               ? PST_OK
+               : pst_fail(PST_E_PEER,
+                          "micro-batch %u of batch %llu came back from the disk stage, but it is not the "
+                          "oldest one that was sent there: link only a disk stage between these two ports",
+                          frame->micro, (unsigned long long)frame->batch);
+}
+
+void pst_cache_stage_done(struct pst_stage *self, struct cache *c, const struct cache_job *job)
+{
+    c->first_job = (c->first_job + 1) % c->njobs;
+    c->asked--;
+    c->in_flight -= job->asked;
+    pst_expect(self, -1);
+    pst_count(self, 1, 0);
+}
+
 pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struct pst_frame *frame)
 {
-    const struct cache_job *job = &c->jobs[c->first_job];
+    struct cache_job *job;
     char *slot = pst_slot(self, frame->refs[0], NULL);
     if (slot == NULL)
         return PST_E_STATE;
-    if (c->asked == 0 || job->batch != frame->batch || job->micro != frame->micro)
-        return pst_fail(PST_E_PEER,
-                        "micro-batch %u of batch %llu came back from the disk stage, but it is not the "
-                        "oldest one that was sent there: link only a disk stage between these two ports",
-                        frame->micro, (unsigned long long)frame->batch);
+    const pst_rc rc = pst_cache_stage_landed(c, frame, &job);
+    if (rc != PST_OK)
+        return rc;
     const uint64_t stride = c->layout.stride_bytes;
     char *features = slot + c->layout.features_at;
     const double begin = pst_now();
@@ -286,10 +322,6 @@ pst_rc pst_cache_stage_land(struct pst_stage *self, struct cache *c, const struc
                      c->row_bytes);
     }
     c->count.copy_s += pst_now() - begin;
-    c->first_job = (c->first_job + 1) % c->njobs;
-    c->asked--;
-    c->in_flight -= job->asked;
-    pst_expect(self, -1);
-    pst_count(self, 1, 0);
+    pst_cache_stage_done(self, c, job);
     return pst_send(self, c->batch, frame);
 }

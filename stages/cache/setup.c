@@ -46,6 +46,8 @@ static void size_slots(struct pst_stage *self, struct cache *c)
     c->pages_at = c->layout.bytes;
     const uint64_t pages = c->line_rows > 1 ? (uint64_t)size.n[size.hops] * c->line_bytes : 0;
     pst_need(self, c->rows, c->layout.bytes + pages, PST_PAGE);
+    if (pst_linked(self, c->cached))
+        pst_need(self, c->cached, c->layout.features_bytes, PST_PAGE);
 }
 
 static pst_rc check_plan(const struct cache *c, const char *path)
@@ -70,6 +72,7 @@ pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
     c->rows = pst_port(self, "rows");
     c->landed = pst_port(self, "landed");
     c->batch = pst_port(self, "batch");
+    c->cached = pst_port(self, "cached");
     pst_rc rc = pst_dataset_open(&c->ds, pst_dataset_dir(self));
     if (rc == PST_OK)
         rc = pst_rows_join_types(&c->ds);
@@ -99,10 +102,22 @@ pst_rc pst_cache_stage_size(struct pst_stage *self, struct cache *c)
 
 /* ---- open ----------------------------------------------------------------------------------------- */
 
-static pst_rc load(const struct cache *c, struct pst_cache_rows *rows, const int64_t *vertices, int64_t n)
+static pst_rc load(struct cache *c, struct pst_cache_rows *rows, const int64_t *vertices, int64_t gpu_n,
+                   int64_t n)
 {
-    return pst_cache_rows_load(rows, NULL, NULL, pst_feature_file(&c->ds, 0), pst_feature_files(&c->ds),
-                               c->ds.vertices, c->ds.stride_bytes, vertices, 0, n);
+    return pst_cache_rows_load(rows, &c->device, NULL, pst_feature_file(&c->ds, 0), pst_feature_files(&c->ds),
+                               c->ds.vertices, c->ds.stride_bytes, vertices, gpu_n, n);
+}
+
+/* The host looks rows up, wherever they are. */
+static pst_rc open_buffer(struct cache *c)
+{
+    const struct pst_plan_tiers *tier = &c->plan.rows;
+    pst_rc rc = tier->n > 0 ? load(c, &c->buffer, tier->ids, tier->gpu_n, tier->n) : PST_OK;
+    c->buffer_index = c->buffer.index;
+    if (rc == PST_OK && tier->n > 0 && pst_cache_stage_on_gpu(c))
+        rc = pst_cache_rows_index(tier->ids, tier->gpu_n, tier->n, &c->index_memory, &c->buffer_index);
+    return rc;
 }
 
 /* The lines. Those of the policy static have rows from the start. */
@@ -129,9 +144,11 @@ static pst_rc open_lines(struct pst_stage *self, struct cache *c)
         rc = pst_policy_new(&c->policy, &config);
     if (rc != PST_OK || c->nlines == 0)
         return rc;
-    if (c->kind == PST_POLICY_STATIC) {
-        const int64_t *vertices = pst_policy_lines(c->policy, &n);
-        rc = load(c, &c->static_lines, vertices, n);
+    const int64_t *vertices = c->kind == PST_POLICY_STATIC ? pst_policy_lines(c->policy, &n) : NULL;
+    if (pst_cache_stage_on_gpu(c))
+        return pst_cache_stage_gpu_open_lines(c, vertices, n);
+    if (vertices != NULL) {
+        rc = load(c, &c->static_lines, vertices, n, n);
         c->lines = c->static_lines.rows;
         return rc;
     }
@@ -189,8 +206,11 @@ static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
     c->super.held = room(c->nwaiting_max, sizeof *c->super.held, &all);
     if (c->line_rows > 1)
         open_pages(c, n, &all);
+    const bool gpu = pst_cache_stage_on_gpu(c);
+    if (gpu)
+        c->back = room(c->njobs, sizeof *c->back, &all);
     return all && c->jobs != NULL
-               ? PST_OK
+               ? gpu ? pst_cache_stage_gpu_open_jobs(c) : PST_OK
                : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate what is decided for %u batches",
                           c->njobs);
 }
@@ -198,8 +218,11 @@ static pst_rc open_jobs(struct pst_stage *self, struct cache *c)
 pst_rc pst_cache_stage_open(struct pst_stage *self, struct cache *c)
 {
     const double begin = pst_now();
-    const struct pst_plan_tiers *tier = &c->plan.rows;
-    pst_rc rc = tier->n > 0 ? load(c, &c->buffer, tier->ids, tier->n) : PST_OK;
+    pst_rc rc = pst_device_open(&c->device, pst_device_name(self));
+    if (rc == PST_OK && pst_cache_stage_on_gpu(c))
+        rc = pst_cache_stage_gpu_open(self, c);
+    if (rc == PST_OK)
+        rc = open_buffer(c);
     if (rc == PST_OK)
         rc = open_lines(self, c);
     if (rc == PST_OK)
@@ -208,9 +231,11 @@ pst_rc pst_cache_stage_open(struct pst_stage *self, struct cache *c)
         return rc;
     c->super.since = pst_now();
     pst_total(self, c->rows, c->batches * (uint64_t)pst_epochs(self));
-    pst_log(self, "%lld lines (%s, window %lld), and %lld rows in the constant buffer, after %.3f s",
-            (long long)c->nlines, pst_policy_name(c->kind), (long long)c->window, (long long)c->buffer.n,
-            pst_now() - begin);
+    pst_total(self, c->cached, c->batches * (uint64_t)pst_epochs(self));
+    pst_log(self,
+            "%lld lines in %s memory (%s, window %lld), and %lld rows in the constant buffer, after %.3f s",
+            (long long)c->nlines, pst_cache_stage_on_gpu(c) ? "GPU" : "host", pst_policy_name(c->kind),
+            (long long)c->window, (long long)c->buffer.n, pst_now() - begin);
     return PST_OK;
 }
 
@@ -223,8 +248,10 @@ void pst_cache_stage_release(struct cache *c)
         free(c->jobs[i].kept_line);
         free(c->jobs[i].fresh_at);
         free(c->jobs[i].fresh_from);
+        free(c->jobs[i].left_at);
     }
     free(c->jobs);
+    free(c->back);
     free(c->waiting);
     free(c->super.held);
     free(c->pages);
@@ -238,10 +265,12 @@ void pst_cache_stage_release(struct cache *c)
     free(c->hit);
     free(c->keep);
     free(c->rest);
-    if (c->lines != c->static_lines.rows)
+    if (!pst_cache_stage_on_gpu(c) && c->lines != c->static_lines.rows)
         free(c->lines);
     pst_cache_rows_release(&c->static_lines);
     pst_cache_rows_release(&c->buffer);
+    free(c->index_memory);
+    pst_device_close(&c->device); /* its memory, too */
     pst_policy_free(c->policy);
     free(c->hotness);
     pst_plan_release(&c->plan);

@@ -48,7 +48,7 @@ pst_rc pst_inputs_note(struct pst_inputs *in, const struct pst_event *event)
     if (w->n == w->room)
         return pst_fail(PST_E_PEER,
                         "batch %" PRIu64 ": %u frames of this input wait for frames of the other input, "
-                        "which is the limit: link both inputs to the same sampler",
+                        "which is the limit: link both inputs to the same sampler or cache",
                         event->frame->batch, w->n);
     w->frame[(w->first + w->n++) % w->room] = *event->frame;
     return PST_OK;
@@ -75,7 +75,7 @@ pst_rc pst_inputs_next(struct pst_inputs *in, struct pst_inputs_given *given, bo
                : pst_fail(PST_E_PEER,
                           "batch %" PRIu64
                           ", micro-batch %u, arrived together with the cached rows of batch %" PRIu64
-                          ", micro-batch %u: link both inputs to the same sampler",
+                          ", micro-batch %u: link both inputs to the same sampler or cache",
                           given->frame.batch, given->frame.micro, given->cached.batch, given->cached.micro);
 }
 
@@ -221,6 +221,6 @@ pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
                : pst_fail(PST_E_PEER,
                           "an array of the batch overlaps the features, or the batch has more cached rows "
                           "than its slot for them holds (%" PRIu64
-                          " bytes): link the input cached to the sampler of these batches",
+                          " bytes): link the input cached to the sampler or cache of these batches",
                           g->rows_bytes);
 }

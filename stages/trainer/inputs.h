@@ -1,6 +1,6 @@
 /* inputs.h: the trainer's two inputs. A batch's frame comes through the disk stage. On a GPU, the slot of
- * its cached rows can come by itself, from the sampler, and has room for the missing rows. Frames are
- * paired here, and what a step reads is brought to the GPU.
+ * its cached rows can come by itself, from the sampler or the cache, and has room for the missing rows.
+ * Frames are paired here, and what a step reads is brought to the GPU.
  *
  * Owner: the trainer, which lends its device. Threads: one. */
 #ifndef PST_INPUTS_H

@@ -138,16 +138,11 @@ int pst_port(const struct pst_stage *self, const char *name)
     return -1;
 }
 
+#ifndef HOST_ROUTES /* a test with slots of several routes has its own */
 bool pst_linked(const struct pst_stage *self, int port)
 {
     const char *name = pst_stage.ports[port].name;
     return strcmp(name, "batch") == 0 || (self->oneshot != NULL && strcmp(name, "plan") == 0);
-}
-
-const char *pst_oneshot(const struct pst_stage *self, int port)
-{
-    (void)port;
-    return self->oneshot;
 }
 
 void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
@@ -155,12 +150,6 @@ void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)
     (void)port;
     assert_int_equal(align, PST_PAGE);
     self->need = bytes;
-}
-
-void pst_total(struct pst_stage *self, int port, uint64_t batches)
-{
-    (void)port;
-    self->total = batches;
 }
 
 uint32_t pst_slots(const struct pst_stage *self, int port)
@@ -177,18 +166,31 @@ void *pst_slot(struct pst_stage *self, struct pst_ref ref, uint64_t *bytes)
     return self->slot + ref.slot * self->room;
 }
 
-void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots)
-{
-    (void)port;
-    self->ahead = slots;
-}
-
 pst_rc pst_slot_queued(struct pst_stage *self, struct pst_ref ref)
 {
     assert_true(self->held && ref.slot < HOST_SLOTS);
     if (self->marks && self->stream)
         assert_non_null(self->mark = gpu_mark(self->device, self->stream));
     return PST_OK;
+}
+#endif
+
+const char *pst_oneshot(const struct pst_stage *self, int port)
+{
+    (void)port;
+    return self->oneshot;
+}
+
+void pst_total(struct pst_stage *self, int port, uint64_t batches)
+{
+    (void)port;
+    self->total = batches;
+}
+
+void pst_fill_ahead(struct pst_stage *self, int port, uint32_t slots)
+{
+    (void)port;
+    self->ahead = slots;
 }
 
 void pst_timer(struct pst_stage *self, int64_t microseconds)
@@ -333,7 +335,7 @@ static inline pst_rc host_open(struct pst_stage *host)
     return pst_stage.open(host);
 }
 
-static void host_end(struct pst_stage *host)
+static inline void host_end(struct pst_stage *host)
 {
     pst_stage.close(host);
     host_pin(host, false);

@@ -269,6 +269,22 @@ out:
     return rc;
 }
 
+pst_rc pst_cache_rows_index(const int64_t *vertices, int64_t gpu_n, int64_t n, void **memory,
+                            struct pst_cache **index)
+{
+    int64_t *ids = malloc((size_t)n * sizeof *ids);
+    *memory = pst_hugepage_alloc(pst_k_cache_bytes(n));
+    if (ids != NULL && *memory != NULL) {
+        sort_tiers(ids, vertices, gpu_n, n);
+        *index = pst_k_cache_init(*memory, ids, n);
+    }
+    free(ids);
+    return ids != NULL && *memory != NULL
+               ? PST_OK
+               : pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the index of %lld cached rows",
+                          (long long)n);
+}
+
 pst_rc pst_cache_rows_write(struct pst_device *device, void *to, const struct pst_array *features, int files,
                             int64_t rows, uint64_t stride, const int64_t *vertices, int64_t n)
 {

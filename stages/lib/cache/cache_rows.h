@@ -43,6 +43,10 @@ PST_API PST_MUST_USE pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct
 PST_API PST_MUST_USE pst_rc pst_cache_rows_write(struct pst_device *device, void *to,
                                                  const struct pst_array *features, int files, int64_t rows,
                                                  uint64_t stride_bytes, const int64_t *vertices, int64_t n);
+/* An index in host memory of the rows that pst_cache_rows_load loads with the same arguments, for a host that
+ * looks up rows in a GPU's memory. *memory: the caller frees it. n: at least 1. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_cache_rows_index(const int64_t *vertices, int64_t gpu_n, int64_t n,
+                                                 void **memory, struct pst_cache **index);
 /* Uses the rows that another instance loads, or has loaded, with the same gpu_n, n and stride_bytes into
  * memory that both have mapped. */
 void pst_cache_rows_borrow(struct pst_cache_rows *c, void *memory, int64_t gpu_n, int64_t n,
