@@ -81,6 +81,12 @@ def folder():
     return os.path.join(measure.BUILD, "peers")
 
 
+def shown(path):
+    """As messages and tables have it: without the folder of this clone."""
+    inside = os.path.relpath(path, measure.ROOT)
+    return path if inside.startswith("..") else inside
+
+
 def python_of(name):
     return os.path.join(folder(), name, "bin", "python")
 
@@ -125,9 +131,9 @@ def pip(name, step):
         try:
             r = running.start([python_of(name), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *step.arguments], 60 * step.minutes,
                               env={**os.environ, **dict(step.variables)}, stdout=f, stderr=subprocess.STDOUT)
-            return f"{why_of(log)} (all of it: {log})" if r.returncode else None
+            return f"{why_of(log)} (all of it: {shown(log)})" if r.returncode else None
         except subprocess.TimeoutExpired:
-            return f"pip did not end within {step.minutes} minutes ({log})"
+            return f"pip did not end within {step.minutes} minutes ({shown(log)})"
 
 
 def cpu_only(name):
@@ -156,11 +162,11 @@ def begin(name, recipe):
 def make(name, recipe, extras):
     """Carries out the steps that are not done. What failed in an earlier command is tried again."""
     if not marker(name) and (free := shutil.disk_usage(folder()).free / 2**30) < recipe.gib:
-        raise OSError(f"it needs {recipe.gib} GiB in {folder()}, where {free:.1f} GiB are free: free some, or set BUILD to a folder on another disk")
+        raise OSError(f"it needs {recipe.gib} GiB in {shown(folder())}, where {free:.1f} GiB are free: free some, or set BUILD to a folder on another disk")
     made = begin(name, recipe)
     left = [step for step in recipe.steps if step.what not in made["done"] and (name, step.what) not in TRIED and step.extra in ("", *extras)]
     if not made["done"] and left:
-        print(f"  environment {name}: made in {os.path.join(folder(), name)}, from about {recipe.download_gib} GB of packages", flush=True)
+        print(f"  environment {name}: made in {shown(os.path.join(folder(), name))}, from about {recipe.download_gib} GB of packages", flush=True)
     for i, step in enumerate(left):
         if step.of_cuda and cpu_only(name):
             continue
@@ -198,7 +204,7 @@ def alone():
 def find(name, may_make, extras=()):
     """(its Python, None), or (None, why there is none). extras: of the peer, which need more steps than others."""
     if name in OWN:
-        return (python_of(name), None) if os.path.exists(python_of(name)) else (None, OWN[name].format(path=os.path.join(folder(), name)))
+        return (python_of(name), None) if os.path.exists(python_of(name)) else (None, OWN[name].format(path=shown(os.path.join(folder(), name))))
     recipe = RECIPES[name]
     if not may_make:
         made = marker(name)
@@ -218,9 +224,10 @@ def find(name, may_make, extras=()):
 
 
 def why_of_step(name):
-    """What pip could not do for an environment, if anything."""
-    made = marker(name) or {"failed": {}}
-    return "".join(f"; pip did not install {what}: {why}" for what, why in made["failed"].items())
+    """What pip could not do for an environment, if anything, and what to do."""
+    failed = (marker(name) or {"failed": {}})["failed"]
+    told = "".join(f"; pip did not install {what}: {why}" for what, why in failed.items())
+    return told + (". `make bench-peers` tries it again" if told else "")
 
 
 @functools.cache
