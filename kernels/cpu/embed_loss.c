@@ -180,6 +180,7 @@ PST_CPU_CLONES static double cubes(const pst_real *restrict x, const pst_real *r
                                    pst_real weight, pst_real *restrict grad, pst_real *restrict im_grad)
 {
     double sum[LANES] = {0}, all = 0;
+    assert(h == 0 || (x != NULL && grad != NULL));
     for (int64_t i = 0; i < h; i += LANES) {
         const int64_t lanes = h - i < LANES ? h - i : LANES;
         for (int64_t l = 0; l < lanes; l++) {
