@@ -105,6 +105,19 @@ int pst_replica(const struct pst_stage *self, int *replicas)
     return self->replica;
 }
 
+/* No stage gets the outputs. */
+const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param, const char *fallback)
+{
+    (void)self, (void)port, (void)param;
+    return fallback;
+}
+
+bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind)
+{
+    (void)self, (void)port, (void)kind;
+    return false;
+}
+
 pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
 {
     *out = self->collective;
