@@ -93,24 +93,6 @@ static pst_rc order(const struct pst_dataset *ds, const struct pst_parted_spec *
     return PST_OK;
 }
 
-/* What the source says of itself, and how this dataset was made from it. */
-static pst_rc note_origin(struct pst_build *b, const struct pst_dataset *ds,
-                          const struct pst_parted_spec *spec)
-{
-    struct pst_problems problems = {.count = 0};
-    struct pst_manifest from;
-    pst_manifest_read(&from, ds->dir, &problems);
-    const pst_rc rc = pst_problems_result(&problems, ds->dir);
-    json_t *origin = from.provenance != NULL ? json_deep_copy(from.provenance) : json_object();
-    (void)json_object_set_new(origin, "reordered",
-                              json_pack("{ss si sI ss ss}", "by", spec->by, "parts", spec->parts, "seed",
-                                        (json_int_t)spec->seed, "source", ds->dir, "digest", ds->digest));
-    json_decref(b->manifest.provenance);
-    b->manifest.provenance = origin;
-    pst_manifest_release(&from);
-    return rc;
-}
-
 static pst_rc build(const struct pst_dataset *ds, const char *path, const struct pst_parted_spec *spec,
                     const struct pst_permute_spec *permute, struct pst_progress *progress)
 {
@@ -119,7 +101,9 @@ static pst_rc build(const struct pst_dataset *ds, const char *path, const struct
     if (rc != PST_OK)
         return rc;
     b.stripes = ds->stripes;
-    rc = note_origin(&b, ds, spec);
+    rc = pst_permute_note(
+        ds, &b,
+        json_pack("{ss si sI}", "by", spec->by, "parts", spec->parts, "seed", (json_int_t)spec->seed));
     if (rc == PST_OK)
         rc = pst_permute(ds, &b, permute, progress);
     if (rc == PST_OK)

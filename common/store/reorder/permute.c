@@ -213,3 +213,19 @@ pst_rc pst_permute(const struct pst_dataset *ds, struct pst_build *b, const stru
     pst_manifest_release(&from);
     return rc;
 }
+
+pst_rc pst_permute_note(const struct pst_dataset *ds, struct pst_build *b, json_t *how)
+{
+    struct pst_problems problems = {.count = 0};
+    struct pst_manifest from;
+    pst_manifest_read(&from, ds->dir, &problems);
+    const pst_rc rc = pst_problems_result(&problems, ds->dir);
+    json_t *origin = from.provenance != NULL ? json_deep_copy(from.provenance) : json_object();
+    (void)json_object_set_new(how, "source", json_string(ds->dir));
+    (void)json_object_set_new(how, "digest", json_string(ds->digest));
+    (void)json_object_set_new(origin, "reordered", how);
+    json_decref(b->manifest.provenance);
+    b->manifest.provenance = origin;
+    pst_manifest_release(&from);
+    return rc;
+}

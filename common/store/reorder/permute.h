@@ -6,6 +6,8 @@
 #ifndef PST_PERMUTE_H
 #define PST_PERMUTE_H
 
+#include <jansson.h>
+
 #include "common/store/build/build.h"
 #include "common/util/progress.h"
 
@@ -31,6 +33,10 @@ PST_API uint64_t pst_permute_stride(const struct pst_dataset *ds, int type, bool
  * array cannot be carried. PST_E_ARG: the memory is too small. PST_E_FORMAT: ds is damaged. */
 PST_API PST_MUST_USE pst_rc pst_permute(const struct pst_dataset *ds, struct pst_build *b,
                                         const struct pst_permute_spec *spec, struct pst_progress *progress);
+
+/* Sets `provenance` of b: what ds says of itself, and with "reordered" how b was made from it: `how` (taken),
+ * the directory of ds and its digest. PST_E_IO, PST_E_FORMAT: the manifest of ds cannot be read. */
+PST_API PST_MUST_USE pst_rc pst_permute_note(const struct pst_dataset *ds, struct pst_build *b, json_t *how);
 
 PST_END_DECLS
 #endif

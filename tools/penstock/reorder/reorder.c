@@ -64,24 +64,6 @@ static pst_rc check_other(const struct reorder_args *a)
     return PST_OK;
 }
 
-/* What the source says of itself, and how this dataset was made from it. */
-static pst_rc note_origin(struct pst_build *b, const struct reorder_args *a, const struct pst_dataset *ds,
-                          enum pst_renumber_by by)
-{
-    struct pst_problems problems = {.count = 0};
-    struct pst_manifest from;
-    pst_manifest_read(&from, ds->dir, &problems);
-    const pst_rc rc = pst_problems_result(&problems, ds->dir);
-    json_t *origin = from.provenance != NULL ? json_deep_copy(from.provenance) : json_object();
-    (void)json_object_set_new(origin, "reordered",
-                              json_pack("{ss sb ss ss}", "by", pst_renumber_name(by), "pack", a->pack,
-                                        "source", ds->dir, "digest", ds->digest));
-    json_decref(b->manifest.provenance);
-    b->manifest.provenance = origin;
-    pst_manifest_release(&from);
-    return rc;
-}
-
 static void say(const struct reorder_job *j, const struct pst_build *b, enum pst_renumber_by by,
                 const struct pst_reads r[2])
 {
@@ -123,7 +105,8 @@ static pst_rc make(struct reorder_job *j, struct pst_build *b, enum pst_renumber
         .old_of = old_of, .new_of = new_of, .pack = j->args->pack, .memory_bytes = j->memory_bytes};
     b->stripes = ds->stripes;
     if (rc == PST_OK)
-        rc = note_origin(b, j->args, ds, by);
+        rc =
+            pst_permute_note(ds, b, json_pack("{ss sb}", "by", pst_renumber_name(by), "pack", j->args->pack));
     if (rc == PST_OK)
         rc = pst_permute(ds, b, &spec, progress);
     if (rc == PST_OK)
