@@ -13,10 +13,9 @@ SKEW = 3  # a community's vertices are chosen with density falling from the firs
 HELD_OUT = 0.01  # of the edges, for validation, and as many for the test
 
 
-def write_graph(lab, edges):
+def write_graph(lab, vertices, edges):
     """A function that writes a knowledge graph in Marius's layout."""
-    s = lab.size
-    vertices, relations, communities = s["vertices"], s["relations"], s["communities"]
+    relations, communities = lab.size["relations"], lab.size["communities"]
 
     def member(rng, community):
         return community + communities * int(vertices // communities * rng.random() ** SKEW)
@@ -40,10 +39,10 @@ def write_graph(lab, edges):
     return write
 
 
-def graph(lab, density):
-    """The dataset with so many edges a vertex."""
-    edges = round(density * lab.size["vertices"])
-    return lab.imported(f"graph-{edges}", "marius", write_graph(lab, edges))
+def graph(lab, density, vertices):
+    """The dataset with so many vertices, and edges a vertex."""
+    edges = round(density * vertices)
+    return lab.imported(f"graph-{vertices}-{edges}", "marius", write_graph(lab, vertices, edges))
 
 
 def drives(dilate):
@@ -58,8 +57,8 @@ def training(lab, **more):
     return {"batch": s["batch"], "chunks": 1, "negatives": s["negatives"], "dim": s["dim"], "threads": 1, "evaluate": "never", **more}
 
 
-def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", staleness=16, epochs=None, fields=None, **more):
-    """The report of a run of marius.json. `more`: parameters of the store."""
+def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", staleness=16, epochs=None, fields=None, vertices=None, **more):
+    """The report of a run of marius.json. vertices: None for the size's; `more`: parameters of the store."""
     cores = {"edges": lab.drive_core, "store": lab.drive_core, "embedder": lab.train_core}
     fields = {"links[1].slots": staleness, **(fields or {})}
     common = training(lab)
@@ -72,14 +71,14 @@ def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", stal
         stages["disk"] = drives(dilate)
         common |= {"partitions": partitions, "buffer": buffer, "piece": str(PIECE), "order": order, "between_exchanges": False}
     settings = lab.settings(cores, stages, {**common, "staleness": staleness}, fields)
-    return lab.run(pipeline, graph(lab, density), epochs or lab.size["epochs"], settings)
+    return lab.run(pipeline, graph(lab, density, vertices or lab.size["vertices"]), epochs or lab.size["epochs"], settings)
 
 
 def legend(lab, density, partitions, buffer, dilate=None, epochs=None, **more):
     """The report of a run of legend.json. `more`: parameters of the stage legend."""
     cores = {"legend": lab.train_core, "disk": lab.drive_core}
     stages = {"legend": training(lab, partitions=partitions, buffer=buffer, **more), "disk": drives(dilate)}
-    return lab.run([shipped("legend.json")], graph(lab, density), epochs or lab.size["epochs"], lab.settings(cores, stages, {"piece": str(PIECE)}, {}))
+    return lab.run([shipped("legend.json")], graph(lab, density, lab.size["vertices"]), epochs or lab.size["epochs"], lab.settings(cores, stages, {"piece": str(PIECE)}, {}))
 
 
 def epoch_s(report):
