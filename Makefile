@@ -208,11 +208,12 @@ $(BUILD)/tests/%: tests/%.cpp $(BUILD)/tests/libpenstock-cuda-host.so
 	$(begin)
 	$(CXX) $(host_flags) -MF $@.d -o $@ $< $(filter $(BUILD)/obj/kernels/cuda/host/%,$(host_obj)) $(ALL_LDFLAGS) -lcmocka
 
-# A CUDA driver and a cuBLASLt for tests of what looks for one.
-fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1 libcublasLt.so.13)
+# A CUDA driver, a cuBLASLt and an NCCL for tests of what looks for one.
+fakes := $(addprefix $(BUILD)/tests/gpu/fake/,libcuda.so.1 libnvidia-ml.so.1 libcublasLt.so.13 libnccl.so.2)
 $(BUILD)/tests/gpu/fake/libcuda.so.1: tests/gpu/fake_libcuda.c
 $(BUILD)/tests/gpu/fake/libnvidia-ml.so.1: tests/gpu/fake_libnvml.c
 $(BUILD)/tests/gpu/fake/libcublasLt.so.13: tests/gpu/fake_libcublaslt.c
+$(BUILD)/tests/gpu/fake/libnccl.so.2: tests/gpu/fake_libnccl.c
 $(fakes):
 	$(begin)
 	$(CC) $(filter-out -fsanitize% -fvisibility%,$(ALL_CFLAGS)) -MF $@.d -shared -o $@ $<

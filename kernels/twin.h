@@ -275,6 +275,8 @@ enum pst_twin_memory { PST_TWIN_MEMORY_DEVICE, PST_TWIN_MEMORY_PINNED };
 struct pst_k_nvme_twin; /* nvme.h */
 struct pst_twin_graph;
 struct pst_twin_factor;
+struct pst_twin_sums;
+#define PST_TWIN_SUMS_ID_BYTES 128
 #define PST_TWIN_FACTOR_MAX 2 /* matrices of a factor, and products of gemm_sums */
 
 struct pst_twin {
@@ -351,6 +353,20 @@ struct pst_twin {
     void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const pst_real *const *a,
                       const int64_t *lda, const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c,
                       int64_t ldc);
+
+    /* Sums over several GPUs, by NCCL. NULL in the CPU's table.
+     *
+     * The queues that add up are members 0 to members - 1, each on a GPU of its own. One of them makes the id
+     * (PST_TWIN_SUMS_ID_BYTES), and gives it to the others. sums_new returns when all members have called it.
+     * PST_E_UNSUPPORTED: there is no NCCL. Both give the reason of a failure in why.
+     * sums_add: values[0..n), on the device, become the sums over all members, in the order of the queue. All
+     * members must call it with the same n. Its kernels wait for the other members without a deadline; the
+     * wait for the queue has one. sums_free: waits for the queue. NULL: does nothing. */
+    pst_rc (*sums_id)(char *id, char *why);
+    pst_rc (*sums_new)(struct pst_queue *q, const char *id, int member, int members,
+                       struct pst_twin_sums **sums, char *why);
+    pst_rc (*sums_add)(struct pst_twin_sums *sums, pst_real *values, int64_t n);
+    void (*sums_free)(struct pst_twin_sums *sums);
 };
 
 #define PST_TWIN_WHY_BYTES 320 /* a path, a CUDA error and where it happened */

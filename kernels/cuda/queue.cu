@@ -536,6 +536,10 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         NULL,
         NULL,
         NULL,
+        pst_cu_sums_id,
+        pst_cu_sums_new,
+        pst_cu_sums_add,
+        pst_cu_sums_free,
     };
     return &cuda;
 }

@@ -92,6 +92,13 @@ static inline unsigned pst_cu_grid(const struct pst_queue *q, int64_t items, int
 
 const struct pst_k_nvme_twin *pst_cu_nvme_cuda(void); /* nvme.h */
 
+/* Sums over GPUs (twin.h; kernels/cuda/nccl). */
+pst_rc pst_cu_sums_id(char *id, char *why);
+pst_rc pst_cu_sums_new(struct pst_queue *q, const char *id, int member, int members,
+                       struct pst_twin_sums **sums, char *why);
+pst_rc pst_cu_sums_add(struct pst_twin_sums *sums, pst_real *values, int64_t n);
+void pst_cu_sums_free(struct pst_twin_sums *sums);
+
 /* Takes a piece of the queue's scratch memory for the running call. NULL: there is not enough, and the
  * queue has failed. pst_cu_begin() starts a call. */
 void pst_cu_begin(struct pst_queue *q);

@@ -30,8 +30,27 @@ static pst_rc take(struct pst_trainer_grains *g, enum pst_twin_memory kind, cons
     return rc;
 }
 
+static pst_rc failed(const struct pst_trainer_grains *g, pst_rc rc, const char *why)
+{
+    return rc == PST_OK ? PST_OK : pst_fail(rc, "%s: reduce is nccl: %s", g->model->config.device->name, why);
+}
+
+/* Replica 0 makes the id and gives it to the others. */
+static pst_rc open_nccl(struct pst_trainer_grains *g)
+{
+    char ids[PST_REPLICAS_MAX][PST_TWIN_SUMS_ID_BYTES] = {{0}}, why[PST_TWIN_WHY_BYTES] = "";
+    struct pst_collective *c = g->collective;
+    const struct pst_twin *twin = g->model->twin;
+    pst_rc rc = c->rank == 0 ? failed(g, twin->sums_id(ids[0], why), why) : PST_OK;
+    if (rc == PST_OK)
+        rc = pst_collective_gather(c, ids, sizeof ids[0]);
+    return rc == PST_OK
+               ? failed(g, twin->sums_new(g->model->q, ids[0], c->rank, c->members, &g->sums, why), why)
+               : rc;
+}
+
 pst_rc pst_trainer_grains_open(struct pst_trainer_grains *g, struct pst_stage *self,
-                               struct pst_gnn_model *model, int64_t grains)
+                               struct pst_gnn_model *model, int64_t grains, enum pst_trainer_reduce reduce)
 {
     int replicas;
     const int64_t replica = pst_replica(self, &replicas);
@@ -43,6 +62,8 @@ pst_rc pst_trainer_grains_open(struct pst_trainer_grains *g, struct pst_stage *s
     if (rc != PST_OK || !g->collective)
         return rc;
     g->mine = model->on.grad;
+    if (on_device(g) && reduce == PST_TRAINER_REDUCE_NCCL)
+        return open_nccl(g);
     if (on_device(g))
         rc = take(g, PST_TWIN_MEMORY_PINNED, "a gradient on the host", &g->mine);
     return rc == PST_OK ? take(g, PST_TWIN_MEMORY_PINNED, "the gradient of another replica", &g->theirs) : rc;
@@ -50,6 +71,8 @@ pst_rc pst_trainer_grains_open(struct pst_trainer_grains *g, struct pst_stage *s
 
 void pst_trainer_grains_close(struct pst_trainer_grains *g)
 {
+    if (g->sums)
+        g->model->twin->sums_free(g->sums);
     if (g->collective)
         pst_collective_leave(g->collective);
     for (int l = 0; g->model && !on_device(g) && l < PST_TRAINER_LEVELS; l++) /* the device frees its own */
@@ -140,16 +163,40 @@ static pst_rc move(struct pst_trainer_grains *g, bool to_device)
     return pst_device_wait(m->config.device);
 }
 
-static pst_rc exchange(struct pst_trainer_grains *g)
+/* What the replicas have counted. */
+static pst_rc exchange_figures(struct pst_trainer_grains *g)
 {
-    const double begin = pst_now();
+    return pst_collective_gather(g->collective, g->of, (uint64_t)g->count * sizeof g->of[0]);
+}
+
+static pst_rc exchange_by_tree(struct pst_trainer_grains *g)
+{
     pst_rc rc = move(g, false);
     if (rc == PST_OK)
         rc = pst_collective_sum(g->collective, g->mine, g->theirs, g->model->size);
     if (rc == PST_OK)
-        rc = pst_collective_gather(g->collective, g->of, (uint64_t)g->count * sizeof g->of[0]);
+        rc = exchange_figures(g);
+    return rc == PST_OK ? move(g, true) : rc;
+}
+
+/* NCCL waits for the other replicas without a deadline. So they first meet in an exchange that has one, and
+ * only when their own gradients are complete. Nobody begins another exchange before the sum has ended. */
+static pst_rc exchange_by_nccl(struct pst_trainer_grains *g)
+{
+    struct pst_gnn_model *m = g->model;
+    pst_rc rc = pst_device_wait(m->config.device);
     if (rc == PST_OK)
-        rc = move(g, true);
+        rc = exchange_figures(g);
+    if (rc != PST_OK)
+        return rc;
+    (void)m->twin->sums_add(g->sums, m->on.grad, m->size); /* the wait says what has failed */
+    return pst_device_wait(m->config.device);
+}
+
+static pst_rc exchange(struct pst_trainer_grains *g)
+{
+    const double begin = pst_now();
+    const pst_rc rc = g->sums ? exchange_by_nccl(g) : exchange_by_tree(g);
     g->exchange_s += pst_now() - begin;
     return rc;
 }

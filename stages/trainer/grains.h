@@ -2,7 +2,8 @@
  * position of its seeds (stages/lib/sampling/cut.h). The gradient of each grain is made by itself. All are
  * added in one binary tree over the grains. The number of replicas divides the number of grains, and both are
  * powers of two, so each replica adds up one subtree by itself. Then the replicas exchange their subtrees.
- * Every replica gets the sum, with the same bits.
+ * Every replica gets the sum, with the same bits. On GPUs, NCCL can add up the subtrees: it is faster, but
+ * chooses the order of the additions itself.
  *
  * Owner: the trainer, which lends its model. Threads: one. */
 #ifndef PST_GRAINS_H
@@ -22,9 +23,13 @@ struct pst_trainer_grain {
 enum { PST_TRAINER_LEVELS = 6 }; /* of the tree: 2^6 grains */
 static_assert(PST_MINIBATCH_GRAINS_MAX == 1 << PST_TRAINER_LEVELS, "a grain is a leaf");
 
+/* How replicas add up their gradients: as enum values of the parameter `reduce`. */
+enum pst_trainer_reduce { PST_TRAINER_REDUCE_TREE, PST_TRAINER_REDUCE_NCCL };
+
 struct pst_trainer_grains {
     struct pst_gnn_model *model;
     struct pst_collective *collective;   /* NULL: there is one replica */
+    struct pst_twin_sums *sums;          /* NULL: the replicas add up by the tree */
     int64_t grains;                      /* of a batch; 1: the functions below do nothing */
     int64_t first, count;                /* those of this replica */
     int64_t now;                         /* the grain whose gradient the model has */
@@ -35,9 +40,10 @@ struct pst_trainer_grains {
     double exchange_s; /* time spent in exchanges, with waiting, in seconds */
 };
 
-/* PST_E_NOMEM. */
+/* PST_E_NOMEM. PST_E_UNSUPPORTED: reduce is NCCL, which was not found. Errors of an exchange. */
 PST_MUST_USE pst_rc pst_trainer_grains_open(struct pst_trainer_grains *g, struct pst_stage *self,
-                                            struct pst_gnn_model *model, int64_t grains);
+                                            struct pst_gnn_model *model, int64_t grains,
+                                            enum pst_trainer_reduce reduce);
 void pst_trainer_grains_close(struct pst_trainer_grains *g);
 
 /* Call it before a step on a micro-batch of this grain. PST_E_PEER: it is not a grain of this replica, or a

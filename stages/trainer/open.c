@@ -160,7 +160,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     if (rc != PST_OK)
         return rc;
     t->model_open = true;
-    rc = pst_trainer_grains_open(&t->grains, self, &t->model, t->grain_count);
+    rc = pst_trainer_grains_open(&t->grains, self, &t->model, t->grain_count, t->reduce);
     if (rc == PST_OK)
         rc = pst_trainer_targets_open(&t->targets, &t->model, &t->ds, c->rows_max, &t->device);
     if (rc != PST_OK)

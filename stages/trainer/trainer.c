@@ -541,9 +541,8 @@ static const struct pst_param_desc params[] = {
     PARAM("label_smoothing", REAL, recipe.label_smoothing, "0", .max = 0.99,
           .help = "share of each label that is spread evenly over all classes", .fixed = true),
     PARAM("class_weights", STRING, recipe.class_weights, "\"\"",
-          .help = "weights of the classes in the loss: numbers separated by commas; or balanced, which gives "
-                  "each class a weight in inverse proportion to its number of training vertices. Empty: all "
-                  "weights are equal",
+          .help = "weights of the classes in the loss: numbers separated by commas; or balanced: in inverse "
+                  "proportion to a class's number of training vertices. Empty: all are equal",
           .fixed = true),
     PARAM("metric", ENUM, recipe.metric, "\"auto\"", .choices = PST_TRAINER_METRICS,
           .help =
@@ -571,6 +570,8 @@ static const struct pst_param_desc params[] = {
               "number of parts (grains) of each batch. Their gradients are computed one by one and added in "
               "a fixed order, so the weights do not depend on the number of replicas, which share the grains",
           .fixed = true, .divided = true),
+    PARAM("reduce", ENUM, reduce, "\"tree\"", .choices = "tree|nccl", .choice_if = "nccl if device=cuda",
+          .help = "how replicas add up gradients. tree: any number gives the same bits; nccl: by NCCL"),
     PARAM("precision", ENUM, precision, "\"float32\"",
           .choices = "float32|tf32|bf16", /* as enum pst_twin_precision */
           .choice_if = "tf32 if device=cuda, bf16 if device=cuda|avx512_bf16",

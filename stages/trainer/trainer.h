@@ -57,6 +57,7 @@ struct trainer {
     struct pst_trainer_grains grains;
     struct pst_trainer_part_rows part_rows; /* with a part of a cut dataset: for the evaluation */
     int64_t grain_count;                    /* the parameter `grains` */
+    enum pst_trainer_reduce reduce;
     int replica;
     bool alone; /* another replica has left, because the run is ending: nothing more is trained */
     uint64_t batches_in_epoch;

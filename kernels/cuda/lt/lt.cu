@@ -28,13 +28,14 @@ void *open_file(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Opens the first file that matches before/folder/LIBRARY and is a library. */
-void *open_in(const char *root, const char *before, const char *folder)
+/* Opens the first file that matches before/folder/library and is a library. */
+void *open_in(const char *root, const char *before, const char *folder, const char *library)
 {
     char pattern[PST_PATH_MAX];
     void *object = NULL;
     glob_t found = {};
-    if ((size_t)snprintf(pattern, sizeof pattern, "%s%s/%s/" LIBRARY, root, before, folder) >= sizeof pattern)
+    if ((size_t)snprintf(pattern, sizeof pattern, "%s%s/%s/%s", root, before, folder, library) >=
+        sizeof pattern)
         return NULL;
     if (glob(pattern, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc && !object; i++)
@@ -43,32 +44,21 @@ void *open_in(const char *root, const char *before, const char *folder)
     return object;
 }
 
-template <size_t N> void *open_in_each(const char *root, const char *before, const char *const (&folders)[N])
+template <size_t N>
+void *open_in_each(const char *root, const char *before, const char *const (&folders)[N], const char *library)
 {
     void *object = NULL;
     for (size_t i = 0; i < N && !object; i++)
-        object = open_in(root, before, folders[i]);
+        object = open_in(root, before, folders[i], library);
     return object;
 }
 
 /* The folders of an installation that the user has chosen. */
-template <size_t N> void *open_in_chosen(const char *variable, const char *const (&folders)[N])
+template <size_t N>
+void *open_in_chosen(const char *variable, const char *const (&folders)[N], const char *library)
 {
     const char *chosen = getenv(variable);
-    return chosen && *chosen ? open_in_each("", chosen, folders) : NULL;
-}
-
-void *search(const char *root)
-{
-    void *object = *root ? NULL : open_file(LIBRARY); /* a test must not find this machine's */
-    object = object ? object : open_in_chosen("CUDA_HOME", TOOLKIT_FOLDERS);
-    object = object ? object : open_in_each(root, SYSTEM_TOOLKIT, TOOLKIT_FOLDERS);
-    object = object ? object : open_in_chosen("VIRTUAL_ENV", PYTHON_FOLDERS);
-    object = object ? object : open_in_chosen("CONDA_PREFIX", PYTHON_FOLDERS);
-    object = object ? object : open_in_chosen("HOME", USER_FOLDERS);
-    for (const char *before : PYTHON_ROOTS)
-        object = object ? object : open_in_each(root, before, PYTHON_FOLDERS);
-    return object;
+    return chosen && *chosen ? open_in_each("", chosen, folders, library) : NULL;
 }
 
 #ifdef PST_HOST_BUILD
@@ -80,10 +70,23 @@ const struct pst_cu_lt LINKED = {
 #endif
 } // namespace
 
+void *pst_cu_lt_search(const char *root, const char *library)
+{
+    void *object = *root ? NULL : open_file(library); /* a test must not find this machine's */
+    object = object ? object : open_in_chosen("CUDA_HOME", TOOLKIT_FOLDERS, library);
+    object = object ? object : open_in_each(root, SYSTEM_TOOLKIT, TOOLKIT_FOLDERS, library);
+    object = object ? object : open_in_chosen("VIRTUAL_ENV", PYTHON_FOLDERS, library);
+    object = object ? object : open_in_chosen("CONDA_PREFIX", PYTHON_FOLDERS, library);
+    object = object ? object : open_in_chosen("HOME", USER_FOLDERS, library);
+    for (const char *before : PYTHON_ROOTS)
+        object = object ? object : open_in_each(root, before, PYTHON_FOLDERS, library);
+    return object;
+}
+
 bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why)
 {
     const char *given = getenv("PENSTOCK_CUBLASLT"), *lacks = NULL;
-    void *object = given ? open_file(given) : search(root);
+    void *object = given ? open_file(given) : pst_cu_lt_search(root, LIBRARY);
     if (!object && given) {
         const char *reason = dlerror();
         (void)snprintf(why, PST_TWIN_WHY_BYTES, "PENSTOCK_CUBLASLT names a file that cannot be opened: %s",

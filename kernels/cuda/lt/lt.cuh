@@ -33,10 +33,14 @@ struct pst_cu_lt {
  * and the next call searches again. */
 const struct pst_cu_lt *pst_cu_lt_open(char *why);
 
-/* The search. $PENSTOCK_CUBLASLT names the only file that is tried. Without this variable, the order is: the
- * loader's path, the CUDA toolkit's folders ($CUDA_HOME, /usr/local/cuda), and Python's packages
- * (nvidia/PACKAGE/lib in the site-packages of $VIRTUAL_ENV, of $CONDA_PREFIX, of the user and of the system).
- * root: precedes the system's paths, "" outside of tests. True: all functions are in *out. */
+/* Opens a library of NVIDIA's by its file's name. The order is: the loader's path, the CUDA toolkit's folders
+ * ($CUDA_HOME, /usr/local/cuda), and Python's packages (nvidia/PACKAGE/lib in the site-packages of
+ * $VIRTUAL_ENV, of $CONDA_PREFIX, of the user and of the system). root: precedes the system's paths, ""
+ * outside of tests. The caller owns what dlopen has returned. NULL: it was not found. */
+void *pst_cu_lt_search(const char *root, const char *library);
+
+/* The search for cuBLASLt. $PENSTOCK_CUBLASLT names the only file that is tried; without this variable, it is
+ * pst_cu_lt_search. True: all functions are in *out. */
 bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why);
 
 #endif
