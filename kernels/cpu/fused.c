@@ -113,11 +113,16 @@ PST_CPU_CLONES static void forward(pst_real *x, int64_t ld, const pst_real *bias
 }
 
 #ifdef PST_REAL_IS_FLOAT
-#include "kernels/cpu/fused_avx512.h"
+#include "kernels/cpu/fused_simd.h"
 
 static bool has_512(void)
 {
     return __builtin_cpu_supports("avx512f");
+}
+
+static bool has_256(void)
+{
+    return __builtin_cpu_supports("avx2");
 }
 #endif
 
@@ -133,6 +138,10 @@ void pst_k_bias_relu_dropout(struct pst_queue *q, pst_real *x, int64_t ld, const
 #ifdef PST_REAL_IS_FLOAT
     if (has_512()) {
         forward512(x, ld, bias, vertices, n, dim, relu, &mask);
+        return;
+    }
+    if (has_256()) {
+        forward256(x, ld, bias, vertices, n, dim, relu, &mask);
         return;
     }
 #endif
