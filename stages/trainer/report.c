@@ -129,27 +129,37 @@ static pst_rc report_device(struct pst_stage *self, const struct trainer *t, con
                       t->inputs.rows_brought, t->inputs.rows_cached, rows);
 }
 
-/* Where the threads' time went, and how many rows each layer made, from which FLOPs are counted. */
+/* What a layer worked on, from which FLOPs and bytes are counted. */
+static void add_counts(const char *what, const int64_t *count, int layers, char *out, size_t bytes)
+{
+    for (int l = 0; l < layers; l++)
+        (void)snprintf(out + strlen(out), bytes - strlen(out), ",\"%s_%d\":%" PRId64, what, l, count[l]);
+}
+
+/* Where the threads' processor time went, and how much each layer had to do. */
 pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t)
 {
     const struct pst_gnn_model *m = &t->model;
-    char rows[(PST_GNN_LAYERS_MAX + 1) * NUMBER_MAX] = "";
-    double spent_s[PST_GNN_WORK_KINDS] = {0};
+    char counts[(3 * PST_GNN_LAYERS_MAX + 1) * NUMBER_MAX] = "";
+    double s[2][PST_GNN_WORK_KINDS] = {{0}};
     for (int w = 0; w < m->config.threads; w++)
-        for (int k = 0; k < PST_GNN_WORK_KINDS; k++)
-            spent_s[k] += m->spent[w].s[k];
-    for (int l = 0; l < m->config.layers; l++)
-        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"rows_%d\":%" PRId64, l,
-                       m->rows[l]);
+        for (int k = 0; k < 2 * PST_GNN_WORK_KINDS; k++)
+            s[k / PST_GNN_WORK_KINDS][k % PST_GNN_WORK_KINDS] +=
+                m->spent[w].s[k / PST_GNN_WORK_KINDS][k % PST_GNN_WORK_KINDS];
+    add_counts("rows", m->rows, m->config.layers, counts, sizeof counts);
+    add_counts("sources", m->sources, m->config.layers, counts, sizeof counts);
+    add_counts("edges", m->edges, m->config.layers, counts, sizeof counts);
     if (t->grains.collective)
-        (void)snprintf(rows + strlen(rows), sizeof rows - strlen(rows), ",\"exchange_s\":%.6f",
+        (void)snprintf(counts + strlen(counts), sizeof counts - strlen(counts), ",\"exchange_s\":%.6f",
                        t->grains.exchange_s);
     if (t->inputs.staging)
-        return report_device(self, t, rows);
-    return pst_report(self, "trainer",
-                      "{\"products_s\":%.6f,\"means_s\":%.6f,\"fused_s\":%.6f,\"loss_s\":%.6f,"
-                      "\"update_s\":%.6f%s}",
-                      spent_s[PST_GNN_WORK_PRODUCTS], spent_s[PST_GNN_WORK_MEANS],
-                      spent_s[PST_GNN_WORK_FUSED], spent_s[PST_GNN_WORK_LOSS], spent_s[PST_GNN_WORK_UPDATE],
-                      rows);
+        return report_device(self, t, counts);
+    const double *f = s[0], *b = s[1];
+    return pst_report(
+        self, "trainer",
+        "{\"products_s\":%.6f,\"products_grad_s\":%.6f,\"weights_grad_s\":%.6f,\"means_s\":%.6f,"
+        "\"means_grad_s\":%.6f,\"fused_s\":%.6f,\"fused_grad_s\":%.6f,\"loss_s\":%.6f,\"update_s\":%.6f%s}",
+        f[PST_GNN_WORK_PRODUCTS], b[PST_GNN_WORK_PRODUCTS], f[PST_GNN_WORK_WEIGHTS] + b[PST_GNN_WORK_WEIGHTS],
+        f[PST_GNN_WORK_MEANS], b[PST_GNN_WORK_MEANS], f[PST_GNN_WORK_FUSED], b[PST_GNN_WORK_FUSED],
+        f[PST_GNN_WORK_LOSS] + b[PST_GNN_WORK_LOSS], b[PST_GNN_WORK_UPDATE], counts);
 }

@@ -74,7 +74,7 @@ BENCHES = {
     "memory": Bench(epochs.memory,
                     dict(pairs=7, vertices=169343, edges=1166243, train=90941, batch=1024, hidden=256, epochs=11, gemm_s=0.3),
                     dict(pairs=1, vertices=2000, edges=8000, train=1000, batch=256, hidden=32, epochs=2, gemm_s=0.01),
-                    programs=("gemm.c",)),
+                    programs=("gemm.c", "copy.c")),
     "bf16": Bench(epochs.bf16,
                   dict(pairs=7, vertices=169343, edges=1166243, train=90941, batch=1024, hidden=256, epochs=11),
                   dict(pairs=1, vertices=2000, edges=8000, train=1000, batch=256, hidden=32, epochs=2)),

@@ -10,6 +10,7 @@ from measure import BUILD, HYPERION, PENSTOCK, REPLICAS, Skip, Unsound, cold, ep
     spread, stage_seconds
 from cgroup import Unavailable, memory_limit
 import measure
+import operators
 
 
 def same_weights(what, *reports):
@@ -35,7 +36,8 @@ def floor_seconds(size, report, features, hidden, classes, batches):
     flops = [2 * 2.0 * s[2] * s[3] * s[4] * batches for s in shapes]  # two weight matrices each
     one, two = gemm_rates(size, shapes, 1), gemm_rates(size, shapes, 2)
     seconds = sum(f / (max(a, b) * 1e9) for f, a, b in zip(flops, one, two))
-    return seconds, sum(flops), {"one": one, "two": two}
+    profile = operators.floors(size, report, shapes, one, features, hidden, classes, batches)
+    return seconds, sum(flops), {"one": one, "two": two}, profile
 
 
 def memory(size):
@@ -43,30 +45,27 @@ def memory(size):
                     40, "--train-count", size.train)
     args = settings(params_batch=size.batch, params_fanout=[10, 5], trainer__hidden=size.hidden, trainer__layers=2,
                     trainer__dropout=0.5, trainer__eval_every=0, trainer__checkpoint_every=0, planner__cpu_cache="1GiB")
-    ratios, costs, processes, threads, last = [], [], [], [], None
+    ratios, costs, processes, threads, profiles, last = [], [], [], [], [], None
     for _ in range(size.pairs):
         a, b = run(data, *args, epochs=size.epochs), run(data, *args, "--group", "all", epochs=size.epochs)
         same_weights("processes and threads", a, b)
         if not all(0 < e["loss"] < 10 for e in a["epochs"]):
             raise Unsound("the loss of an epoch is not between 0 and 10, so the run did not train")
-        floor, flops, rates = floor_seconds(size, a, 128, size.hidden, 40, -(-size.train // size.batch))
+        floor, flops, rates, least = floor_seconds(size, a, 128, size.hidden, 40, -(-size.train // size.batch))
         processes.append(epoch_seconds(a))
         threads.append(epoch_seconds(b))
         ratios.append(processes[-1] / floor)
         costs.append(processes[-1] / threads[-1])
-        last = a, floor, flops, rates
-    report, floor, flops, rates = last
+        profiles.append(operators.seconds(a))
+        last = a, floor, flops, rates, least
+    report, floor, flops, rates, least = last
     show("epoch, processes", spread(processes), "s")
     show("epoch, threads of one process", spread(threads), "s")
-    show("epoch / (FLOPs / best rate)", spread(ratios), "", "<= 1.7")
-    show("processes / threads", spread(costs), "", "<= 1.05")
+    show("epoch / (FLOPs / best rate)", spread(ratios), "", "<= 1.30")
+    show("processes / threads", spread(costs), "", "<= 1.03")
     print(f"  floor: {flops / 1e9:.1f} GFLOP in {floor:.3f} s; GFLOP/s one thread {rates['one']}, two {rates['two']}")
-    n = len(report["epochs"])
-    parts = {k[:-2]: v / n for k, v in report["trainer"].items() if k.endswith("_s")}
-    parts["sampler, busy"] = report["stages"]["sampler"]["busy_s"] / n
-    parts["trainer, waiting for input"] = report["stages"]["trainer"]["wait_input_s"] / n
-    print("  seconds of an epoch: " + ", ".join(f"{k} {v:.3f}" for k, v in parts.items()))
-    return {"ratio": spread(ratios), "processes_over_threads": spread(costs), "epoch_s": spread(processes), "parts_s": parts,
+    profile = operators.table(profiles, least)
+    return {"ratio": spread(ratios), "processes_over_threads": spread(costs), "epoch_s": spread(processes), "operators": profile,
             "flops": flops, "rates_gflops": rates}
 
 
@@ -90,7 +89,8 @@ def bf16(size):
             raise Unsound(f"the losses of epochs differ by more than 2 %: {losses}")
         for precision, report in pair.items():
             epochs[precision].append(epoch_seconds(report))
-            products[precision].append(report["trainer"]["products_s"] / size.epochs)
+            spent = report["trainer"]
+            products[precision].append((spent["products_s"] + spent["products_grad_s"] + spent["weights_grad_s"]) / size.epochs)
         ratios.append(epochs["bf16"][-1] / epochs["float32"][-1])
     for precision in epochs:
         show(f"epoch, {precision}", spread(epochs[precision]), "s")

@@ -104,7 +104,7 @@ void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, co
 {
     const struct tile t = tile_of(s, number, rows, neigh);
     const int64_t ld = pst_gnn_width(t.cols);
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+    TIMED(s, worker, PST_GNN_WORK_WEIGHTS,
           s->twin->gemm(s->q, true, false, t.m, t.n, t.to - t.from, 1, x.at + t.from * x.ld + t.i, x.ld,
                         grad + t.from * ld + t.j, ld, t.beta, t.sum, t.cols, 1));
 }
@@ -116,7 +116,7 @@ void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct view 
     const int64_t ld = pst_gnn_width(t.cols), lds[] = {x.ld, mixed.ld};
     const pst_real *const a[] = {x.at + t.from * x.ld + t.i, mixed.at + t.from * mixed.ld + t.i};
     pst_real *const sum[] = {t.sum, u.sum};
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+    TIMED(s, worker, PST_GNN_WORK_WEIGHTS,
           s->twin->gemm_sums(2, t.m, t.n, t.to - t.from, a, lds, grad + t.from * ld + t.j, ld, t.beta, sum,
                              t.cols));
 }
@@ -148,7 +148,7 @@ static void add_parts_task(void *arg, int64_t task, int worker)
         for (int neigh = 0; neigh < 2; neigh++) {
             const int64_t chunks = chunks_of(s, l, neigh);
             if (task < chunks) {
-                TIMED(s, worker, PST_GNN_WORK_PRODUCTS, add_parts(s, l, neigh, task));
+                TIMED(s, worker, PST_GNN_WORK_WEIGHTS, add_parts(s, l, neigh, task));
                 return;
             }
             task -= chunks;

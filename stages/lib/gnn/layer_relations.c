@@ -219,7 +219,7 @@ void pst_gnn_weigh_term_task(void *arg, int64_t k, int worker)
     TIMED(s, worker, PST_GNN_WORK_MEANS,
           s->twin->gather(s->q, s->grad, row, t.block->dst, t.grad, row, NULL, t.block->dsts,
                           (uint64_t)out * sizeof(pst_real)));
-    TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
+    TIMED(s, worker, PST_GNN_WORK_WEIGHTS,
           s->twin->gemm(s->q, true, false, t.in, out, t.block->dsts, 1, t.mixed, ld_in, t.grad, ld, 1,
                         t.weight_grad, out, 1));
     if (s->l > 0)

@@ -439,8 +439,9 @@ static void square_task(void *arg, int64_t task, int worker)
     const struct update *u = arg;
     int64_t at;
     const int64_t n = parameters_of(u->model, task, &at);
-    (void)worker;
+    const double before = pst_clock_thread_s();
     u->model->twin->square_sum(u->model->q, u->model->on.grad + at, n, &u->squares[task]);
+    u->model->spent[worker].s[1][PST_GNN_WORK_UPDATE] += pst_clock_thread_s() - before;
 }
 
 /* The squared norm of all gradients. The order of its sum depends only on the model. On a device there is one
@@ -460,7 +461,7 @@ static void update_task(void *arg, int64_t task, int worker)
     int64_t at;
     const int64_t n = parameters_of(m, task, &at);
     pst_real *w = m->on.weight + at, *grad = m->on.grad + at, *moment = m->on.m + at;
-    (void)worker;
+    const double before = pst_clock_thread_s();
     if (m->config.clip > 0)
         m->twin->clip(m->q, grad, n, u->squares, m->config.clip);
     if (m->config.optimizer == PST_GNN_SGD)
@@ -468,6 +469,7 @@ static void update_task(void *arg, int64_t task, int worker)
     else
         m->twin->adam(m->q, &u->adam, w, grad, moment, m->on.v + at, n);
     (void)m->twin->fill(m->q, grad, 0, (size_t)n * sizeof *m->grad);
+    m->spent[worker].s[1][PST_GNN_WORK_UPDATE] += pst_clock_thread_s() - before;
 }
 
 void pst_gnn_model_update(struct pst_gnn_model *model, double rate, double weight_decay)

@@ -93,6 +93,7 @@ struct pst_gnn_layer {
 /* What a step's time is spent on. */
 enum pst_gnn_work {
     PST_GNN_WORK_PRODUCTS,
+    PST_GNN_WORK_WEIGHTS, /* products that make the gradients of weights */
     PST_GNN_WORK_MEANS,
     PST_GNN_WORK_FUSED,
     PST_GNN_WORK_LOSS,
@@ -101,7 +102,7 @@ enum pst_gnn_work {
 };
 
 struct pst_gnn_work_time {
-    _Alignas(PST_CACHE_LINE) double s[PST_GNN_WORK_KINDS];
+    _Alignas(PST_CACHE_LINE) double s[2][PST_GNN_WORK_KINDS]; /* forward; backward, and the update */
 };
 
 /* The model's flat arrays. */
@@ -162,8 +163,9 @@ struct pst_gnn_model {
     struct pst_twin_factor *factor[PST_GNN_LAYERS_MAX][PST_GNN_FACTORS];
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team */
-    int64_t
-        rows[PST_GNN_LAYERS_MAX]; /* destinations of each layer, over all steps: FLOPs are counted from it */
+    /* Of each layer, over all steps: destinations, sources and edges. FLOPs and bytes are counted from them.
+     */
+    int64_t rows[PST_GNN_LAYERS_MAX], sources[PST_GNN_LAYERS_MAX], edges[PST_GNN_LAYERS_MAX];
 };
 
 /* A minibatch as one step reads it: the header (common/slots/minibatch.h), and where its arrays are. They

@@ -386,14 +386,18 @@ static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
             : (struct view){s->batch->features, (int64_t)(s->batch->mb.stride_bytes / sizeof(pst_real))};
     for (int l = 1; l < layers; l++)
         s->x[l] = (struct view){real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in)};
-    for (int l = 0; l < layers; l++)
+    for (int l = 0; l < layers; l++) {
         model->rows[l] += pass->dst[l];
+        model->sources[l] += pass->src[l];
+        model->edges[l] += pass->edges[l];
+    }
     set_factors(s);
     forward_all(s);
     if (model->config.head) {
         model->config.head->pairs(s, sum);
         run_tasks(s, bias_task, blocks_of(model, pass->dst[layers - 1]));
     }
+    s->backward = true;
     pst_gnn_pass_backward(s);
     if (!model->config.head && !pst_gnn_model_on_device(model))
         sum_figures(s, sum);

@@ -7,12 +7,12 @@
 #include "stages/lib/gnn/model.h"
 #include "common/util/clock.h"
 
-/* Calls, and adds the time to the account of this kind of work. */
+/* Calls, and adds the thread's processor time to the account of this kind of work. */
 #define TIMED(step, worker, kind, call)                                                                      \
     do {                                                                                                     \
-        const double before_s = pst_clock_s();                                                               \
+        const double before_s = pst_clock_thread_s();                                                        \
         call;                                                                                                \
-        (step)->model->spent[worker].s[kind] += pst_clock_s() - before_s;                                    \
+        pst_gnn_spend(step, worker, kind, before_s);                                                         \
     } while (0)
 
 struct view { /* a matrix: the input of a layer */
@@ -29,8 +29,15 @@ struct step {
     const struct pst_gnn_pass *pass;
     struct view x[PST_GNN_LAYERS_MAX]; /* the input of each layer */
     int l;                             /* the layer that tasks work on */
+    bool backward;                     /* the half of the pass */
     pst_real *grad, *grad_x;           /* of its output, of its input */
 };
+
+/* Adds the thread's processor time since `before_s`. */
+static inline void pst_gnn_spend(const struct step *s, int worker, enum pst_gnn_work kind, double before_s)
+{
+    s->model->spent[worker].s[s->backward][kind] += pst_clock_thread_s() - before_s;
+}
 
 static inline pst_real *real_at(const struct pst_gnn_model *model, size_t offset)
 {

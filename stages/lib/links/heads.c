@@ -75,7 +75,7 @@ static void scatter_task(void *arg, int64_t group, int worker)
     const struct step *s = c->s;
     const int64_t at = group * COLUMNS, n = pst_min_i64(COLUMNS, c->dim - at), ld = c->ld;
     const int32_t *pair = s->batch->pairs;
-    const double before = pst_clock_s();
+    const double before = pst_clock_thread_s();
     for (int64_t i = 0; i < s->batch->mb.n[0]; i++)
         memset(s->grad + i * ld + at, 0, (size_t)n * sizeof *s->grad);
     for (int64_t p = 0; p < s->batch->mb.pairs; p++) {
@@ -83,7 +83,7 @@ static void scatter_task(void *arg, int64_t group, int worker)
         scatter_pair(c->dz ? c->dz + p * ld + at : NULL, c->dz ? 0 : c->g[p], c->y + a, c->y + b, s->grad + a,
                      s->grad + b, n);
     }
-    s->model->spent[worker].s[PST_GNN_WORK_LOSS] += pst_clock_s() - before;
+    pst_gnn_spend(s, worker, PST_GNN_WORK_LOSS, before);
 }
 
 void pst_links_scatter(struct step *s, const pst_real *g, const pst_real *dz)
@@ -125,12 +125,12 @@ static void dot_task(void *arg, int64_t block, int worker)
     int64_t dim, ld;
     const pst_real *y = pst_links_outputs(s, &dim, &ld);
     const int32_t *pair = s->batch->pairs + 2 * at;
-    const double before = pst_clock_s();
+    const double before = pst_clock_thread_s();
     *f = (struct pst_gnn_block_figures){.loss = 0};
     for (int64_t i = 0; i < n; i++)
         score[i] = pst_links_dot(y + pair[2 * i] * ld, y + pair[2 * i + 1] * ld, dim);
     pst_links_loss(s, at, n, score, f);
-    s->model->spent[worker].s[PST_GNN_WORK_LOSS] += pst_clock_s() - before;
+    pst_gnn_spend(s, worker, PST_GNN_WORK_LOSS, before);
 }
 
 static void dot_pairs(struct step *s, struct pst_gnn_block_figures *sum)

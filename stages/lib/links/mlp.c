@@ -149,12 +149,12 @@ static void part_task(void *arg, int64_t number, int worker)
     const int64_t pairs = s->batch->mb.pairs, parts = parts_of(pairs), end = (number + 1) * pairs / parts;
     struct part p = part_of(s, number);
     struct pst_gnn_block_figures *f = figures_of(s, number);
-    const double before = pst_clock_s();
+    const double before = pst_clock_thread_s();
     memset(p.weight, 0, (size_t)gradient_reals(s->model->config.classes) * sizeof *p.weight);
     *f = (struct pst_gnn_block_figures){.loss = 0};
     for (int64_t at = number * pairs / parts; at < end; at += PST_LINKS_BLOCK)
         block_of_part(s, &p, f, at, pst_min_i64(PST_LINKS_BLOCK, end - at));
-    s->model->spent[worker].s[PST_GNN_WORK_PRODUCTS] += pst_clock_s() - before;
+    pst_gnn_spend(s, worker, PST_GNN_WORK_PRODUCTS, before);
 }
 
 static void add_up(const struct step *s, int64_t parameter, const pst_real *from, int64_t n)
