@@ -353,6 +353,12 @@ struct pst_twin {
     void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const pst_real *const *a,
                       const int64_t *lda, const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c,
                       int64_t ldc);
+    /* C(m,n) = op(A) B + beta C without the products by zeros, of A or, with ta, of one factor. So an
+     * infinity or a NaN that meets a zero is not noticed. beta is 0 or 1. False: the factors do not have
+     * enough zeros for this to be faster than gemm, and C is as it was. Whether they have depends on the
+     * factors alone. NULL: the table or this CPU cannot do it. */
+    bool (*gemm_zeros)(bool ta, int64_t m, int64_t n, int64_t k, const pst_real *a, int64_t lda,
+                       const pst_real *b, int64_t ldb, pst_real beta, pst_real *c, int64_t ldc);
 
     /* Sums over several GPUs, by NCCL. NULL in the CPU's table.
      *

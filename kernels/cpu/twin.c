@@ -437,7 +437,7 @@ static pst_rc wait(struct pst_queue *q, char *why)
     return PST_OK;
 }
 
-const struct pst_twin *pst_twin_cpu(void)
+static const struct pst_twin *plain_twin(void)
 {
     static const struct pst_twin cpu = {
         .bytes = sizeof(struct pst_twin),
@@ -465,12 +465,27 @@ const struct pst_twin *pst_twin_cpu(void)
     return &cpu;
 }
 
-#ifdef PST_REAL_IS_FLOAT /* the double-precision build of the tests rounds nothing */
-static struct pst_twin bf16;
+#ifdef PST_REAL_IS_FLOAT /* the double-precision build of the tests rounds nothing, and multiplies by zeros  \
+                          */
+static struct pst_twin zeros, bf16;
+
+static void make_zeros(void)
+{
+    zeros = *plain_twin();
+    if (pst_products_can_zeros())
+        zeros.gemm_zeros = pst_products_zeros;
+}
+
+const struct pst_twin *pst_twin_cpu(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_zeros);
+    return &zeros;
+}
 
 static void make_bf16(void)
 {
-    bf16 = *pst_twin_cpu();
+    bf16 = *plain_twin();
     bf16.gemm = pst_products_bf16;
     bf16.factor_set = pst_products_factor_set;
     bf16.factor_free = pst_products_factor_free;
@@ -489,6 +504,11 @@ const struct pst_twin *pst_twin_cpu_bf16(char *why)
     return &bf16;
 }
 #else
+const struct pst_twin *pst_twin_cpu(void)
+{
+    return plain_twin();
+}
+
 const struct pst_twin *pst_twin_cpu_bf16(char *why)
 {
     (void)snprintf(why, PST_TWIN_WHY_BYTES, "this build computes in double precision");

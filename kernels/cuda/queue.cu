@@ -536,6 +536,7 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         NULL,
         NULL,
         NULL,
+        NULL, /* gemm_zeros: there is no such kernel */
         pst_cu_sums_id,
         pst_cu_sums_new,
         pst_cu_sums_add,

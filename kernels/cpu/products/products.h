@@ -31,4 +31,9 @@ void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int
 void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *const *a, const int64_t *lda,
                        const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc);
 
+/* gemm_zeros of struct pst_twin, and whether this CPU has it. */
+bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float beta, float *c, int64_t ldc);
+bool pst_products_can_zeros(void);
+
 #endif

@@ -138,6 +138,16 @@ void pst_gnn_pair_product(const struct step *s, int64_t n, struct view a, struct
           s->twin->gemm_factor(false, n, at, ld, s->model->factor[s->l][PST_GNN_FACTOR_BOTH], 0, c, ldc));
 }
 
+/* Features and outputs of layers can have many zeros. The products with W' are of gradients, of which those
+ * of the last layer have none. */
+static void multiply(const struct step *s, bool transposed, int64_t n, int64_t m, int64_t k, struct view a,
+                     const pst_real *weight, int64_t ld, pst_real beta, pst_real *c, int64_t ldc)
+{
+    if (transposed || !s->twin->gemm_zeros ||
+        !s->twin->gemm_zeros(false, n, m, k, a.at, a.ld, weight, ld, beta, c, ldc))
+        s->twin->gemm(s->q, false, transposed, n, m, k, 1, a.at, a.ld, weight, ld, beta, c, ldc, 1);
+}
+
 void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n, struct view a,
                      bool adds, pst_real *c, int64_t ldc, int worker)
 {
@@ -150,9 +160,8 @@ void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, in
               s->twin->gemm_factor(transposed, n, &a.at, &a.ld, factor, beta, c, ldc));
     else
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm(s->q, false, transposed, n, transposed ? in : cols, transposed ? cols : in, 1,
-                            a.at, a.ld, s->model->on.weight + weight_at(layer, neigh), cols, beta, c, ldc,
-                            1));
+              multiply(s, transposed, n, transposed ? in : cols, transposed ? cols : in, a,
+                       s->model->on.weight + weight_at(layer, neigh), cols, beta, c, ldc));
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
