@@ -20,7 +20,7 @@ enum {
     WIDTH = 64,         /* columns of the dense factor, whose sums are in registers */
     PANELS = 2,         /* of WIDTH columns; one transposition serves all */
     COLUMNS = 256,      /* of the sparse factor */
-    SAMPLE = 8,         /* every eighth row is counted */
+    SAMPLE = 16,        /* every sixteenth row is counted */
     SHARE_COLUMNS = 60, /* percent of entries that are not zero: above, the plain product is faster */
     SHARE_ROWS = 35,    /* the same, where rows of the sparse factor make sums */
     NARROWEST = 32,     /* dense factor */
