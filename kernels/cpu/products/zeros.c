@@ -185,7 +185,7 @@ TARGET static int64_t share_of(const float *at, int64_t ld, int64_t rows, int64_
             found += row[j] != 0;
         looked += cols;
     }
-    return 100 * found / looked;
+    return 100 * found / pst_max_i64(looked, 1);
 }
 
 /* ---- the product --------------------------------------------------------------------------------- */
