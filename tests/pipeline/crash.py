@@ -154,7 +154,7 @@ def check_end(kill, r, took):
     assert lock_is_free(r.run_dir)
 
 
-def kill_ends(run, victim, pause, died=None):
+def kill_ends(run, victim, pause, died=None, limit_s=END_S):
     """Kills it so many seconds after the run is going (None: as soon as it is there): the run ends at once and says who
     died (by another name: died), and nothing is left."""
     pid = wait_for(lambda: processes(run).get(victim))
@@ -164,7 +164,7 @@ def kill_ends(run, victim, pause, died=None):
     os.kill(pid, signal.SIGKILL)
     t0 = time.time()
     r = run.wait(10)
-    assert time.time() - t0 < END_S, f"{victim}: took {time.time() - t0:.1f} s"
+    assert time.time() - t0 < limit_s, f"{victim}: took {time.time() - t0:.1f} s"
     assert victim == "supervisor" or (r.code == 1 and f"error: {died or victim}: died of signal 9" in r.err), r
     no_leftovers()
 
