@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#define ID_BYTES 8 /* that ask for a row */
+
 static int rounds_of_tree(int nodes)
 {
     int rounds = 0;
@@ -17,10 +19,20 @@ static double ssd_time(const struct pst_tpc_machine *m)
     return n > 0 || isnan(n) ? n / (m->rates.th_ssd * m->rates.ssds) + m->batch.alpha_s : 0;
 }
 
+/* The larger part of a sum is what bounds it. */
+static void take_longer(struct pst_tpc_step *s, double own_s, enum pst_tpc_scale_bound own, double network_s)
+{
+    const double sum = own_s + network_s;
+    if (isnan(sum) || (s->bound != PST_TPC_SCALE_UNKNOWN && sum <= s->step_s))
+        return;
+    s->step_s = sum;
+    s->bound = own_s >= network_s ? own : PST_TPC_SCALE_NETWORK;
+}
+
 static struct pst_tpc_step times_of(const struct pst_tpc_machine *m, int nodes)
 {
-    const double away = m->devices * m->missed_rows * (nodes - 1) / nodes * m->row_bytes;
-    const int messages = 2 * rounds_of_tree(nodes);
+    const double away = m->devices * m->missed_rows * (nodes - 1) / nodes * (m->row_bytes + ID_BYTES);
+    const int messages = rounds_of_tree(nodes);
     struct pst_tpc_step s = {.compute_s = m->batch.train_s, .ssd_s = ssd_time(m), .step_s = NAN};
     s.bound = PST_TPC_SCALE_UNKNOWN;
     if (nodes > 1) { /* a machine alone needs no network, whatever is unknown of it */
@@ -29,13 +41,10 @@ static struct pst_tpc_step times_of(const struct pst_tpc_machine *m, int nodes)
         s.gradient_s = messages * (m->gradient_bytes / m->nic_bytes_per_s + m->nic_latency_s);
         s.network_s = s.rows_s + s.gradient_s;
     }
-    const double each[] = {s.compute_s, s.ssd_s, s.network_s};
-    for (int i = 0; i < (nodes > 1 ? 3 : 2); i++) {
-        if (isnan(each[i]) || (s.bound != PST_TPC_SCALE_UNKNOWN && each[i] <= s.step_s))
-            continue;
-        s.step_s = each[i];
-        s.bound = (enum pst_tpc_scale_bound)i;
-    }
+    take_longer(&s, s.compute_s, PST_TPC_SCALE_COMPUTE, s.gradient_s);
+    take_longer(&s, s.ssd_s, PST_TPC_SCALE_SSD, s.rows_s);
+    if (nodes > 1)
+        take_longer(&s, 0, PST_TPC_SCALE_NETWORK, s.network_s);
     s.samples_per_s = nodes * m->devices * m->batch.samples / s.step_s;
     return s;
 }

@@ -47,10 +47,15 @@ struct pst_tpc_step {
  *
  * SSD: D N_ssd / (Th_ssd Q) + alpha; 0 if nothing is read. A machine reads as much for others as they for it.
  *
- * network: rows + gradients. rows: D x missed rows x (N - 1) / N x row bytes / bandwidth. gradients:
- * 2 ceil(log2 N) (gradient bytes / bandwidth + latency).
+ * rows: D x missed rows x (N - 1) / N x (row bytes + 8 of the id) / bandwidth.
  *
- * step: the largest of the three. */
+ * gradient: ceil(log2 N) (gradient bytes / bandwidth + latency), because two machines that exchange their
+ * sums send in both directions at once (common/collective).
+ *
+ * step: the longest of three that run side by side. The trainer computes, then adds up gradients: compute +
+ * gradient. The stage remote reads, then exchanges rows: SSD + rows. The interface carries both: network =
+ * rows
+ * + gradient. What bounds the step is the larger part of the longest. */
 PST_API struct pst_tpc_step pst_tpc_scale(const struct pst_tpc_machine *machine, int nodes);
 PST_API const char *pst_tpc_scale_bound_name(enum pst_tpc_scale_bound bound); /* "compute"; NULL: unknown */
 

@@ -4,14 +4,18 @@ with other numbers of replicas.
 
 Ranks, too: every process of every rank is killed in turn; and each rank runs in a network namespace of its own, with an
 address of its own, as on a machine of its own: the weights are the same, and only MPI has sockets there. So are those of
-ranks that have only a part of the features each."""
+ranks that have only a part of the features each.
+
+At last, what `penstock scale` predicts of 1, 2 and 4 machines, against runs on as many ranks that have a part of the features
+each, and a network whose interfaces are limited in both directions (tc). The ranks share the cores of this machine. So one rank
+shows whether compute and drive are as predicted, and the limits are such that with several ranks the network takes longest: for
+rows, and in a wider model for the gradient."""
 import re
 
-from ranking import *
+from networks import *
 
 COUNTS = (1, 2, 4, 8)
 GPU = os.path.join(BUILD, "tests", "libpenstock-cuda-host.so")
-NET = f"{os.getpid() % 250}"  # 10.213.NET.0/24
 NODES = 4
 WITHOUT = ("--set", "stages.trainer.params.eval_every=0")  # an evaluation, which sends rows, too
 
@@ -114,79 +118,6 @@ def a_storm():
 # ---- ranks ---------------------------------------------------------------------------------------------------
 
 
-def run(*argv):
-    r = subprocess.run(list(map(str, argv)), capture_output=True, text=True)
-    assert r.returncode == 0, f"{argv}: {r.stderr}"
-    return r.stdout
-
-
-class Machines:
-    """Network namespaces, joined by a bridge. This one has the address .254, and node k has .k."""
-
-    def __init__(self, n):
-        if os.geteuid() != 0 or not shutil.which("ip"):
-            raise Skip("making network namespaces needs root and the command ip (Debian: iproute2)")
-        tag = os.getpid()
-        self.bridge, self.names = f"pb{tag}", [f"penstock-{tag}-{k}" for k in range(1, n + 1)]
-        self.hosts = [f"10.213.{NET}.{k}" for k in range(1, n + 1)]
-
-    def __enter__(self):
-        try:
-            run("ip", "link", "add", self.bridge, "type", "bridge")
-            run("ip", "addr", "add", f"10.213.{NET}.254/24", "dev", self.bridge)
-            run("ip", "link", "set", self.bridge, "up")
-            for k, name in enumerate(self.names):
-                inside, outside = f"pi{os.getpid()}{k}", f"po{os.getpid()}{k}"
-                run("ip", "netns", "add", name)
-                run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", name)
-                run("ip", "link", "set", outside, "master", self.bridge, "up")
-                run("ip", "-n", name, "addr", "add", f"{self.hosts[k]}/24", "dev", inside)
-                run("ip", "-n", name, "link", "set", inside, "up")
-                run("ip", "-n", name, "link", "set", "lo", "up")
-        except (AssertionError, OSError) as why:
-            self.__exit__()
-            raise Skip(f"cannot make network namespaces: {why}")
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True)
-
-    def agent(self, p):
-        """What mpirun starts in place of ssh: AGENT HOST COMMAND..."""
-        path = p.path("agent")
-        with open(path, "w") as f:
-            f.write("#!/bin/sh\nhost=$1; shift\n"
-                    f'exec ip netns exec "penstock-{os.getpid()}-${{host##*.}}" unshare --uts '
-                    'sh -c "hostname node-${host##*.}; $*"\n')
-        os.chmod(path, 0o755)
-        return path
-
-    def mpirun(self, p):
-        net = f"10.213.{NET}.0/24"
-        return ["--host", ",".join(self.hosts), "--mca", "plm_rsh_agent", self.agent(p), "--mca", "btl", "self,tcp",
-                "--mca", "oob_tcp_if_include", net, "--mca", "btl_tcp_if_include", net,
-                "-x", "PENSTOCK_TEST", "-x", "OMPI_ALLOW_RUN_AS_ROOT", "-x", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
-
-    def sockets(self):
-        """Who has sockets in the namespaces: the names of programs."""
-        found = set()
-        for name in self.names:
-            owners = {}
-            for pid in run("ip", "netns", "pids", name).split():
-                try:
-                    program_ = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-                    for fd in os.listdir(f"/proc/{pid}/fd"):
-                        owners[os.readlink(f"/proc/{pid}/fd/{fd}")] = program_
-                except OSError:
-                    continue
-            for table in ("tcp", "udp", "tcp6", "udp6"):
-                lines = run("ip", "netns", "exec", name, "cat", f"/proc/net/{table}").splitlines()[1:]
-                found |= {owners.get(f"socket:[{line.split()[9]}]", "?") for line in lines if line.split()[9] != "0"}
-        return found
-
-
 @test
 def every_process_of_every_rank():
     check_mpi()
@@ -234,6 +165,104 @@ def parts_on_ranks_with_a_network_of_their_own():
             assert report["host"]["name"] == f"node-{rank + 1}" and report["dataset"]["part"]["number"] == rank, report
             items = 8 * ((NODES - 1) * remote["rounds"] + remote["asked_rows"]) + remote["served_rows"] * remote["row_bytes"]
             assert mpi["item_bytes"] == items and mpi["sent_bytes"] <= 1.02 * (items + mpi["tree_bytes"]), (remote, mpi)
+
+
+# ---- the scaling model ---------------------------------------------------------------------------------------
+
+
+RANKS, WITHIN, RATES = (1, 2, 4), .15, {"10Mbit": 1.25e6, "20Mbit": 2.5e6}
+VERTICES, EDGES, COLUMNS, SEEDS, TRIES = 1 << 16, 1 << 19, 512, 1 << 15, 5
+BATCHES = {1: 48, 2: 16, 4: 16}
+# Messages of the tree are sent at once: before larger ones, MPI asks the receiver, and behind a slow interface that takes long.
+EAGER = 300_000
+PAYLOAD = 1448 / 1514  # of a frame
+# What is to bound a step: seeds of a rank in a step, settings, ranks. A rank alone needs no network. The ranks would share one
+# drive, so features that several read are in memory.
+IN_MEMORY = {"stages.remote.params.direct": "false"}
+CASES = {"ssd": (128, {"params.fanout": "[10,10]"}, (1,)),
+         "compute": (256, {"params.fanout": "[5,5]", "stages.trainer.params.hidden": 512, **IN_MEMORY}, (1,)),
+         "rows": (128, {"params.fanout": "[10,10]", **IN_MEMORY}, (2, 4)),
+         "gradient": (64, {"params.fanout": "[2,2]", "stages.trainer.params.hidden": 256, **IN_MEMORY}, (2, 4))}
+
+
+def of(values):
+    return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+
+
+def arguments(case, ranks, run_dir, data):
+    """Each rank has as many seeds in each step, as one grain."""
+    seeds, more, _ = CASES[case]
+    return [DISTRIBUTED, "--dataset", data, "--run-dir", run_dir, "--seed", 3, "--batches", BATCHES[ranks], *of({
+        "params.batch": seeds * ranks, "params.grains": ranks, "params.threads": 1, "stages.planner.params.cpu_cache": "1MiB",
+        **more})]
+
+
+def predicted(p, case, data, rate):
+    """{ranks: prediction}"""
+    machine = p.path("machine.json")
+    with open(machine, "w") as f:
+        json.dump({"machine": 1, "name": "rank", "sockets": [{"cores": 1, "memory_bytes": 1 << 30}],
+                   "devices": [{"model": "core", "socket": 0, "memory_bytes": 1 << 30, "links": []}]}, f)
+    p.count += 1
+    done = command("scale", "--machine", machine, "--nodes", max(RANKS), "--nic", f"{RATES[rate] * PAYLOAD}B", "--json",
+                   *arguments(case, 1, p.path(f"profile{p.count}"), data))
+    return {step["nodes"]: step for step in json.loads(done.stdout)["predicted"]}
+
+
+def measured(p, case, ranks, rate, data):
+    """Seconds of a step, without the first, in which connections are made."""
+    p.count += 1
+    run_dir = p.path(f"run{p.count}")
+    argv = [PENSTOCK, "run", *arguments(case, ranks, run_dir, data), "--quiet"]
+    if ranks == 1:
+        run(*argv)
+    else:
+        with Machines(ranks, rate) as machines:
+            run(MPIRUN, "-n", ranks, *machines.mpirun(p), "--mca", "btl_tcp_eager_limit", EAGER, *argv)
+    trainer = report_of(run_dir, 0)["trainer"]
+    assert trainer["batches"] == BATCHES[ranks], trainer
+    return trainer["span_s"] / (BATCHES[ranks] - 1)
+
+
+def error_of(case, ranks, rate, step, found):
+    error = step["step_s"] / found - 1
+    times = {name: "unknown" if step[name + "_s"] is None else f"{1e3 * step[name + '_s']:.1f}"
+             for name in ("compute", "ssd", "rows", "gradient")}
+    print(f"# {case}, {rate or 'no network'}, {ranks} ranks: predicted {1e3 * step['step_s']:.1f} ms, bound by {step['bound_by']}, of {times}; "
+          f"measured {1e3 * found:.1f} ms, {100 * error:+.1f} %", flush=True)
+    return error
+
+
+def alone(p, case, data):
+    """Of one rank, which other work on this machine delays most: a profile and a run, in turn; the pair in the middle."""
+    pairs = []
+    for _ in range(TRIES):
+        step = predicted(p, case, data, next(iter(RATES)))[1]
+        pairs.append((step, measured(p, case, 1, None, data)))
+    pairs.sort(key=lambda pair: pair[0]["step_s"] / pair[1])
+    print(f"# {case}: predicted and measured, ms: {[(round(1e3 * step['step_s'], 1), round(1e3 * found, 1)) for step, found in pairs]}")
+    return error_of(case, 1, None, *pairs[TRIES // 2])
+
+
+@test
+def steps_are_as_predicted():
+    check_mpi()
+    with Place() as p:
+        data, errors = p.path("rmat"), {}
+        command("gen", "rmat", data, "--vertices", VERTICES, "--edges", EDGES, "--features", COLUMNS, "--symmetrize", "--train-count", SEEDS,
+                "--val-count", 0, "--test-count", 0, "--quiet")
+        parts = {ranks: p.path(f"parts{ranks}") for ranks in RANKS if ranks > 1}
+        for ranks, out in parts.items():
+            command("partition", data, "--parts", ranks, "--datasets", out, "--quiet")
+        for case, (_, _, counts) in CASES.items():
+            if counts == (1,):
+                errors[case] = alone(p, case, data)
+                continue
+            for rate in RATES:
+                model = predicted(p, case, data, rate)
+                for ranks in counts:
+                    errors[case, rate, ranks] = error_of(case, ranks, rate, model[ranks], measured(p, case, ranks, rate, parts[ranks]))
+        assert max(map(abs, errors.values())) <= WITHIN, errors
 
 
 if __name__ == "__main__":

@@ -318,14 +318,23 @@ static void test_scale(void **state)
     assert_int_equal(s.bound, PST_TPC_SCALE_COMPUTE);
     assert_near(s.efficiency, 1);
     s = pst_tpc_scale(&m, 4);
-    assert_near(s.rows_s, 0.75);  /* of 2 x 50 rows, three quarters are those of others: 750 bytes */
-    assert_near(s.gradient_s, 2); /* four messages of 0.4 s and 0.1 s of latency */
-    assert_near(s.network_bytes, 750 + 4 * 400);
-    assert_near(s.samples_per_s, 4 * 2 * 100 / 3.0);
+    assert_near(s.rows_s, 1.35);  /* of 2 x 50 rows, three quarters are those of others: 75 of 10 + 8 bytes */
+    assert_near(s.gradient_s, 1); /* two messages of 0.4 s and 0.1 s of latency */
+    assert_near(s.network_bytes, 1350 + 2 * 400);
+    assert_near(s.step_s, 4); /* training, then the gradient */
+    assert_int_equal(s.bound, PST_TPC_SCALE_COMPUTE);
+    assert_near(s.samples_per_s, 4 * 2 * 100 / 4.0);
+    m.batch.train_s = 2; /* the SSDs, then the rows */
+    s = pst_tpc_scale(&m, 4);
+    assert_near(s.step_s, 3.85);
+    assert_int_equal(s.bound, PST_TPC_SCALE_SSD);
     m.nic_bytes_per_s = 100;
-    s = pst_tpc_scale(&m, 1000); /* ten rounds each way */
-    assert_near(s.gradient_s, 20 * 4.1);
+    s = pst_tpc_scale(&m, 1000); /* ten rounds, and rows */
+    assert_near(s.gradient_s, 10 * 4.1);
+    assert_near(s.step_s, 41 + 2 * 50 * .999 * 18 / 100);
     assert_int_equal(s.bound, PST_TPC_SCALE_NETWORK);
+    m.batch.train_s = 3;
+    s = pst_tpc_scale(&m, 1000);
     assert_near(s.efficiency, 3 / s.step_s);
     m.batch.n_ssd = NAN;
     m.batch.train_s = NAN;

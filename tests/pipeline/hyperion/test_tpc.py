@@ -183,22 +183,23 @@ def steps_on_several_machines():
         near(a["measured"]["missed_rows"], 60)
         near(a["given"]["nic_bytes_per_s"], 12.5e9)
         near(steps[4]["ssd_s"], 8 * 4.8e6 / 96e6)
-        near(steps[4]["rows_s"], 8 * 60 * 3 / 4 * 4096 / 12.5e9)
-        near(steps[4]["gradient_s"], 4 * (1e-3 + 5e-6))
-        near(steps[5]["gradient_s"], 6 * (1e-3 + 5e-6))  # three rounds each way
+        near(steps[4]["rows_s"], 8 * 60 * 3 / 4 * (4096 + 8) / 12.5e9)
+        near(steps[4]["gradient_s"], 2 * (1e-3 + 5e-6))
+        near(steps[5]["gradient_s"], 3 * (1e-3 + 5e-6))
         near(steps[4]["network_s"], steps[4]["rows_s"] + steps[4]["gradient_s"])
         assert steps[1]["network_s"] == 0 and {s["bound_by"] for s in a["predicted"]} == {"ssd"}, a
-        near(steps[4]["samples_per_s"], 4 * 8 * 1000 / 0.4)
-        near(steps[4]["efficiency"], 1)
-        slow = {s["nodes"]: s for s in scale("--nic", "0.1GB", "--latency", "0")["predicted"]}
+        near(steps[4]["step_s"], 0.4 + steps[4]["rows_s"])
+        near(steps[4]["samples_per_s"], 4 * 8 * 1000 / steps[4]["step_s"])
+        near(steps[4]["efficiency"], 0.4 / steps[4]["step_s"])
+        slow = {s["nodes"]: s for s in scale("--nic", "0.02GB", "--latency", "0")["predicted"]}
         assert slow[1]["bound_by"] == "ssd" and slow[4]["bound_by"] == "network", slow
-        near(slow[4]["step_s"], 4 * 0.125 + 8 * 60 * 3 / 4 * 4096 / 1e8)
+        near(slow[4]["step_s"], 2 * 0.625 + 8 * 60 * 3 / 4 * (4096 + 8) / 2e7)
         near(slow[4]["efficiency"], 0.4 / slow[4]["step_s"])
         idle = scale("--nic", "100Gb", of=profile(p, "cached", n_ssd=0))["predicted"]
         assert {s["bound_by"] for s in idle} == {"compute"} and idle[0]["ssd_s"] == 0, idle
         more = scale("--nic", "100Gb", "--cache", "8K", "--gradient", "1M")  # the two hottest rows: 30 % of look-ups miss
         assert more["given"]["cached_rows"] == 2 and more["given"]["gradient_bytes"] == 1 << 20, more
-        near(more["predicted"][1]["rows_s"], 8 * 30 / 2 * 4096 / 12.5e9)
+        near(more["predicted"][1]["rows_s"], 8 * 30 / 2 * (4096 + 8) / 12.5e9)
         near(more["predicted"][1]["ssd_s"], 0.2)
         out = command("scale", "--from", run, *EIGHT, "--nodes", "4", "--nic", "100Gb").stdout
         assert "Everything below is predicted" in out and out.count("ssd") == 3, out

@@ -23,7 +23,7 @@ static const char usage[] =
     "       penstock scale --machine FILE --nodes N --nic RATE [OPTION]... --from RUN\n"
     "Runs a few batches of the pipeline in PIPELINE on one device of this machine, and predicts a training "
     "step\n"
-    "on 1, 2, 4, ... N equal machines: step = max(compute, SSD, network). Says what limits the step.\n\n"
+    "on 1, 2, 4, ... N equal machines, from compute, SSDs and network. Says what limits the step.\n\n"
     "  --machine FILE     the machine file of one of the machines: each of its devices trains a batch\n"
     "  --nodes N          predict up to N machines (1 to 1000)\n"
     "  --nic RATE         the bandwidth of a machine's network interface: bits a second, as 100Gb, or bytes\n"
