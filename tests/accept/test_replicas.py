@@ -85,14 +85,14 @@ def slots_without_overlap_and_several_samplers():
 def virtual_gpus():
     if not os.path.exists(GPU):
         raise Skip("there are no virtual GPUs in this build")
-    os.environ["PENSTOCK_CUDA"] = GPU
+    os.environ.update(PENSTOCK_CUDA=GPU, PENSTOCK_VIRTUAL_GPUS=str(max(COUNTS)))
     try:
         with Place() as p:
-            one = outcome(p.run(REPLICAS, *settings(1, "cuda"), timeout=300).report)
-            assert outcome(p.run(REPLICAS, *settings(2, "cuda"), timeout=300).report) == one
-            assert outcome(p.run(REPLICAS, *settings(2, "cuda"), "--set", "links[3].when=never", timeout=300).report) == one
+            found = {n: outcome(p.run(REPLICAS, *settings(n, "cuda"), timeout=300).report) for n in COUNTS}
+            assert len(set(found.values())) == 1, found
+            assert outcome(p.run(REPLICAS, *settings(2, "cuda"), "--set", "links[3].when=never", timeout=300).report) == found[1]
     finally:
-        del os.environ["PENSTOCK_CUDA"]
+        del os.environ["PENSTOCK_CUDA"], os.environ["PENSTOCK_VIRTUAL_GPUS"]
 
 
 @test
