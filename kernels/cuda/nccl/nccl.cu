@@ -9,15 +9,13 @@
 #include <mutex>
 #include <new>
 
-#if !defined PST_HOST_BUILD && __has_include(<nccl.h>)
+#if defined PST_HOST_BUILD
+#include <nccl.h> /* kernels/cuda/host */
+#elif __has_include(<nccl.h>)
 #include <nccl.h>
 static_assert(NCCL_MAJOR == 2 && sizeof(ncclUniqueId) == sizeof(pst_cu_nccl_id));
 static_assert((int)ncclSuccess == PST_CU_NCCL_SUCCESS && (int)ncclSum == PST_CU_NCCL_SUM);
 static_assert((int)ncclFloat32 == PST_CU_NCCL_FLOAT);
-#endif
-
-#ifdef PST_HOST_BUILD
-#include "kernels/cuda/host/nccl.h"
 #endif
 
 struct pst_twin_sums {
