@@ -53,9 +53,8 @@ struct pst_tpc_step {
  * sums send in both directions at once (common/collective).
  *
  * step: the longest of three that run side by side. The trainer computes, then adds up gradients: compute +
- * gradient. The stage remote reads, then exchanges rows: SSD + rows. The interface carries both: network =
- * rows
- * + gradient. What bounds the step is the larger part of the longest. */
+ * gradient. The stage remote reads, then exchanges rows: SSD + rows. The interface carries both: network
+ * = rows + gradient. What bounds the step is the larger part of the longest. */
 PST_API struct pst_tpc_step pst_tpc_scale(const struct pst_tpc_machine *machine, int nodes);
 PST_API const char *pst_tpc_scale_bound_name(enum pst_tpc_scale_bound bound); /* "compute"; NULL: unknown */
 
