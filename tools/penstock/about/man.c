@@ -162,6 +162,7 @@ static const char *const variables[][2] = {
     {"PENSTOCK_PYTHON", "the Python that import, page, compare and experiment start"},
     {"PENSTOCK_CUDA", "the library of CUDA kernels"},
     {"PENSTOCK_CUBLASLT", "the path of NVIDIA's library cuBLASLt"},
+    {"PENSTOCK_NCCL", "the path of NVIDIA's library NCCL"},
     {"PENSTOCK_GPU_WAIT_S", "the longest wait for a kernel, in seconds (300)"},
     {"PENSTOCK_CHART_JS", "the file chart.min.js that page writes into its pages"},
     {"NO_COLOR", "if it is set, the output has no colours"},
