@@ -465,8 +465,8 @@ static const struct pst_twin *plain_twin(void)
     return &cpu;
 }
 
-#ifdef PST_REAL_IS_FLOAT /* the double-precision build of the tests rounds nothing, and multiplies by zeros  \
-                          */
+/* The double-precision build of the tests rounds nothing, and multiplies by zeros. */
+#ifdef PST_REAL_IS_FLOAT
 static struct pst_twin zeros, bf16;
 
 static void make_zeros(void)
