@@ -2,34 +2,15 @@
  * one. */
 #include "kernels/cuda/lt/lt.cu"
 
-#include <csetjmp>
-#include <cstdarg>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <sys/stat.h>
-#include <unistd.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/gpu/library_search.h"
 
 namespace
 {
-std::string root;
+const char LIBRARY_FILE[] = "libcublasLt.so.13";
 
-std::string fake()
-{
-    const char *build = getenv("BUILD");
-    return std::string(build ? build : "build") + "/tests/gpu/fake/libcublasLt.so.13";
-}
-
-/* A copy in root/folder. The loader would take a link for the file that it links to. */
 std::string put(const std::string &folder)
 {
-    const std::string to = root + folder;
-    const std::string command = "mkdir -p '" + to + "' && cp '" + fake() + "' '" + to + "/'";
-    assert_int_equal(system(command.c_str()), 0);
-    return to + "/libcublasLt.so.13";
+    return ::put(LIBRARY_FILE, folder);
 }
 
 /* The file of the library that the search finds; with a "!", why there is none. */
@@ -37,25 +18,7 @@ std::string found()
 {
     struct pst_cu_lt lt = {};
     char why[PST_TWIN_WHY_BYTES] = "";
-    Dl_info info;
-    if (!pst_cu_lt_find(root.c_str(), &lt, why))
-        return std::string("!") + why;
-    assert_int_not_equal(dladdr((void *)lt.Matmul, &info), 0);
-    return info.dli_fname;
-}
-
-int begin(void **)
-{
-    char name[] = "/tmp/penstock-cublaslt-XXXXXX";
-    root = mkdtemp(name) ? name : "";
-    for (const char *variable : {"PENSTOCK_CUBLASLT", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME"})
-        unsetenv(variable);
-    return root.empty();
-}
-
-int end(void **)
-{
-    return system(("rm -rf '" + root + "'").c_str());
+    return pst_cu_lt_find(root.c_str(), &lt, why) ? file_of((void *)lt.Matmul) : std::string("!") + why;
 }
 
 void nowhere(void **)

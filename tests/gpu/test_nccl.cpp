@@ -3,16 +3,7 @@
 #include "kernels/cuda/lt/lt.cu"
 #include "kernels/cuda/nccl/nccl.cu"
 
-#include <csetjmp>
-#include <cstdarg>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <sys/stat.h>
-#include <unistd.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/gpu/library_search.h"
 
 void pst_cu_refuse(struct pst_queue *, pst_rc, const char *, size_t, size_t)
 {
@@ -21,38 +12,15 @@ void pst_cu_refuse(struct pst_queue *, pst_rc, const char *, size_t, size_t)
 
 namespace
 {
-std::string root;
-
-std::string fake()
-{
-    const char *build = getenv("BUILD");
-    return std::string(build ? build : "build") + "/tests/gpu/fake/libnccl.so.2";
-}
+const char LIBRARY_FILE[] = "libnccl.so.2";
 
 /* The file of the library that the search finds; with a "!", why there is none. */
 std::string found()
 {
     struct pst_cu_nccl nccl = {};
     char why[PST_TWIN_WHY_BYTES] = "";
-    Dl_info info;
-    if (!pst_cu_nccl_find(root.c_str(), &nccl, why))
-        return std::string("!") + why;
-    assert_int_not_equal(dladdr((void *)nccl.AllReduce, &info), 0);
-    return info.dli_fname;
-}
-
-int begin(void **)
-{
-    char name[] = "/tmp/penstock-nccl-XXXXXX";
-    root = mkdtemp(name) ? name : "";
-    for (const char *variable : {"PENSTOCK_NCCL", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME"})
-        unsetenv(variable);
-    return root.empty();
-}
-
-int end(void **)
-{
-    return system(("rm -rf '" + root + "'").c_str());
+    return pst_cu_nccl_find(root.c_str(), &nccl, why) ? file_of((void *)nccl.AllReduce)
+                                                      : std::string("!") + why;
 }
 
 void nowhere(void **)
@@ -64,9 +32,8 @@ void nowhere(void **)
 
 void in_pythons_packages(void **)
 {
-    const std::string to = root + "/usr/local/lib/python3.12/dist-packages/nvidia/nccl/lib";
-    assert_int_equal(system(("mkdir -p '" + to + "' && cp '" + fake() + "' '" + to + "/'").c_str()), 0);
-    assert_string_equal(found().c_str(), (to + "/libnccl.so.2").c_str());
+    const std::string at = put(LIBRARY_FILE, "/usr/local/lib/python3.12/dist-packages/nvidia/nccl/lib");
+    assert_string_equal(found().c_str(), at.c_str());
 }
 
 void only_what_the_user_names(void **)
@@ -77,8 +44,8 @@ void only_what_the_user_names(void **)
     setenv("PENSTOCK_NCCL", "libm.so.6", 1);
     why = found();
     assert_non_null(strstr(why.c_str(), "!libm.so.6 is not NCCL, because it has no function nccl"));
-    setenv("PENSTOCK_NCCL", fake().c_str(), 1);
-    assert_string_equal(found().c_str(), fake().c_str());
+    setenv("PENSTOCK_NCCL", fake(LIBRARY_FILE).c_str(), 1);
+    assert_string_equal(found().c_str(), fake(LIBRARY_FILE).c_str());
 }
 } // namespace
 

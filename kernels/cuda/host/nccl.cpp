@@ -3,7 +3,6 @@
  * up those of all members, in their order, when all have come. */
 #include "kernels/cuda/host/nccl.h"
 #include "kernels/cuda/host/virtual.h"
-#include "kernels/cuda/nccl/nccl.cuh"
 
 #include <chrono>
 #include <cstdio>
@@ -14,7 +13,6 @@
 
 namespace
 {
-enum { SUCCESS, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4 };
 enum { MEMBERS_MAX = PST_HOST_GPUS, PAGE = 4096, JOIN_S = 60 };
 constexpr size_t VALUES_BYTES = 64 << 20; /* of a member; only what is written takes memory */
 constexpr uint64_t MAGIC = 0x6C63636E64657473;
@@ -58,32 +56,32 @@ struct ncclComm {
     uint64_t sums; /* that were put on the stream */
 };
 
-int pst_cu_host_ncclGetUniqueId(pst_cu_nccl_id *id)
+int ncclGetUniqueId(ncclUniqueId *id)
 {
     const place p = {MAGIC, getpid(), memfd_create("penstock-virtual-nccl", MFD_CLOEXEC)};
     static_assert(sizeof p <= sizeof *id);
     if (p.fd < 0 || ftruncate(p.fd, (off_t)BYTES) != 0)
-        return SYSTEM_ERROR;
+        return ncclSystemError;
     memset(id, 0, sizeof *id);
     memcpy(id, &p, sizeof p);
-    return SUCCESS;
+    return ncclSuccess;
 }
 
 /* As NCCL does, it returns when all have joined. */
-int pst_cu_host_ncclCommInitRank(ncclComm **comm, int members, pst_cu_nccl_id id, int member)
+int ncclCommInitRank(ncclComm **comm, int members, ncclUniqueId id, int member)
 {
     place p;
     char path[64];
     memcpy(&p, &id, sizeof p);
     if (p.magic != MAGIC || members < 1 || members > MEMBERS_MAX || member < 0 || member >= members)
-        return INVALID_ARGUMENT;
+        return ncclInvalidArgument;
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", p.pid, p.fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     board *shared = fd < 0 ? nullptr : map(fd);
     if (fd >= 0)
         (void)close(fd);
     if (!shared)
-        return SYSTEM_ERROR;
+        return ncclSystemError;
     shared->joined++;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(JOIN_S);
     while (shared->joined.load() < members && std::chrono::steady_clock::now() < end)
@@ -92,17 +90,17 @@ int pst_cu_host_ncclCommInitRank(ncclComm **comm, int members, pst_cu_nccl_id id
         (void)close(p.fd); /* all have it */
     if (shared->joined.load() < members) {
         (void)munmap(shared, BYTES);
-        return SYSTEM_ERROR;
+        return ncclSystemError;
     }
     *comm = new ncclComm{shared, member, members, 0};
-    return SUCCESS;
+    return ncclSuccess;
 }
 
-int pst_cu_host_ncclAllReduce(const void *from, void *to, size_t n, int type, int operation, ncclComm *comm,
-                              cudaStream_t stream)
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int operation, ncclComm *comm,
+                  cudaStream_t stream)
 {
-    if (type != PST_CU_NCCL_FLOAT || operation != PST_CU_NCCL_SUM || n > VALUES_BYTES / sizeof(float))
-        return INVALID_ARGUMENT;
+    if (type != ncclFloat32 || operation != ncclSum || n > VALUES_BYTES / sizeof(float))
+        return ncclInvalidArgument;
     board *b = comm->shared;
     const int me = comm->member, members = comm->members;
     const uint64_t turn = ++comm->sums;
@@ -126,30 +124,30 @@ int pst_cu_host_ncclAllReduce(const void *from, void *to, size_t n, int type, in
                                  b->taken[me].store(turn, std::memory_order_release);
                              },
                              nullptr});
-    return SUCCESS;
+    return ncclSuccess;
 }
 
-int pst_cu_host_ncclCommGetAsyncError(ncclComm *, int *error)
+int ncclCommGetAsyncError(ncclComm *, int *error)
 {
-    *error = SUCCESS;
-    return SUCCESS;
+    *error = ncclSuccess;
+    return ncclSuccess;
 }
 
-int pst_cu_host_ncclCommDestroy(ncclComm *comm)
+int ncclCommDestroy(ncclComm *comm)
 {
     (void)munmap(comm->shared, BYTES);
     delete comm;
-    return SUCCESS;
+    return ncclSuccess;
 }
 
-int pst_cu_host_ncclCommAbort(ncclComm *)
+int ncclCommAbort(ncclComm *)
 {
-    return SUCCESS; /* its stream may still use the memory */
+    return ncclSuccess; /* its stream may still use the memory */
 }
 
-const char *pst_cu_host_ncclGetErrorString(int error)
+const char *ncclGetErrorString(int error)
 {
-    return error == SYSTEM_ERROR       ? "a call of the system failed, or a member did not come"
-           : error == INVALID_ARGUMENT ? "invalid argument"
-                                       : "no error";
+    return error == ncclSystemError       ? "a call of the system failed, or a member did not come"
+           : error == ncclInvalidArgument ? "invalid argument"
+                                          : "no error";
 }

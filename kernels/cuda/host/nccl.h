@@ -1,19 +1,24 @@
-/* nccl.h of the host build: sums over virtual GPUs, of one process or of several (nccl.cpp). The functions
- * are NCCL's, with other names, so that a real NCCL can be loaded beside them. */
+/* nccl.h of the host build: the part of NCCL that the kernels use: sums over virtual GPUs, of one process or
+ * of several (nccl.cpp). */
 #ifndef PST_HOST_NCCL_H
 #define PST_HOST_NCCL_H
 
 #include "kernels/cuda/host/cuda_runtime.h"
 
-struct pst_cu_nccl_id;
+struct ncclUniqueId {
+    char internal[128];
+};
+typedef struct ncclComm *ncclComm_t;
+enum { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4 }; /* results */
+enum { ncclSum = 0, ncclFloat32 = 7 };
 
-int pst_cu_host_ncclGetUniqueId(pst_cu_nccl_id *id);
-int pst_cu_host_ncclCommInitRank(struct ncclComm **comm, int members, pst_cu_nccl_id id, int member);
-int pst_cu_host_ncclAllReduce(const void *from, void *to, size_t n, int type, int operation,
-                              struct ncclComm *comm, cudaStream_t stream);
-int pst_cu_host_ncclCommGetAsyncError(struct ncclComm *comm, int *error);
-int pst_cu_host_ncclCommDestroy(struct ncclComm *comm);
-int pst_cu_host_ncclCommAbort(struct ncclComm *comm);
-const char *pst_cu_host_ncclGetErrorString(int error);
+int ncclGetUniqueId(ncclUniqueId *id);
+int ncclCommInitRank(ncclComm_t *comm, int members, ncclUniqueId id, int member);
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int operation, ncclComm_t comm,
+                  cudaStream_t stream);
+int ncclCommGetAsyncError(ncclComm_t comm, int *error);
+int ncclCommDestroy(ncclComm_t comm);
+int ncclCommAbort(ncclComm_t comm);
+const char *ncclGetErrorString(int error);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <glob.h>
 #include <mutex>
@@ -61,16 +62,7 @@ void *open_in_chosen(const char *variable, const char *const (&folders)[N], cons
     return chosen && *chosen ? open_in_each("", chosen, folders, library) : NULL;
 }
 
-#ifdef PST_HOST_BUILD
-const struct pst_cu_lt LINKED = {
-#define PST_CU_LT_MEMBER(name) cublasLt##name,
-    PST_CU_LT_CALLS(PST_CU_LT_MEMBER)
-#undef PST_CU_LT_MEMBER
-};
-#endif
-} // namespace
-
-void *pst_cu_lt_search(const char *root, const char *library)
+void *search(const char *root, const char *library)
 {
     void *object = *root ? NULL : open_file(library); /* a test must not find this machine's */
     object = object ? object : open_in_chosen("CUDA_HOME", TOOLKIT_FOLDERS, library);
@@ -83,33 +75,58 @@ void *pst_cu_lt_search(const char *root, const char *library)
     return object;
 }
 
-bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why)
-{
-    const char *given = getenv("PENSTOCK_CUBLASLT"), *lacks = NULL;
-    void *object = given ? open_file(given) : pst_cu_lt_search(root, LIBRARY);
-    if (!object && given) {
-        const char *reason = dlerror();
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "PENSTOCK_CUBLASLT names a file that cannot be opened: %s",
-                       reason ? reason : given);
-    } else if (!object) {
-        (void)snprintf(why, PST_TWIN_WHY_BYTES,
-                       "cannot find " LIBRARY
-                       " on the loader's path, in the CUDA toolkit or in Python's packages; matrix products "
-                       "need this library: set PENSTOCK_CUBLASLT to its path");
-    }
-    if (!object)
-        return false;
-#define PST_CU_LT_MEMBER(name)                                                                               \
-    *(void **)&out->name = dlsym(object, "cublasLt" #name);                                                  \
-    lacks = out->name ? lacks : "cublasLt" #name;
+#ifdef PST_HOST_BUILD
+const struct pst_cu_lt LINKED = {
+#define PST_CU_LT_MEMBER(name) cublasLt##name,
     PST_CU_LT_CALLS(PST_CU_LT_MEMBER)
 #undef PST_CU_LT_MEMBER
+};
+#endif
+} // namespace
+
+bool pst_cu_lt_load(const char *root, const struct pst_cu_lt_library *library, const char *const *names,
+                    int n, void **functions, char *why)
+{
+    const char *given = library->given, *lacks = NULL;
+    void *object = given ? open_file(given) : search(root, library->file);
+    if (!object && given) {
+        const char *reason = dlerror();
+        (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s names a file that cannot be opened: %s",
+                       library->variable, reason ? reason : given);
+    } else if (!object) {
+        (void)snprintf(why, PST_TWIN_WHY_BYTES,
+                       "cannot find %s on the loader's path, in the CUDA toolkit or in Python's packages; %s "
+                       "this library: set %s to its path",
+                       library->file, library->purpose, library->variable);
+    }
+    for (int i = 0; object && i < n && !lacks; i++) {
+        functions[i] = dlsym(object, names[i]);
+        lacks = functions[i] ? NULL : names[i];
+    }
     if (!lacks)
-        return true;
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s is not cuBLASLt, because it has no function %s",
-                   given ? given : LIBRARY, lacks);
+        return object != NULL;
+    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s is not %s, because it has no function %s",
+                   given ? given : library->file, library->name, lacks);
     (void)dlclose(object);
     return false;
+}
+
+bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why)
+{
+    const struct pst_cu_lt_library library = {"cuBLASLt", LIBRARY, "matrix products need",
+                                              "PENSTOCK_CUBLASLT", getenv("PENSTOCK_CUBLASLT")};
+    static const char *const NAMES[] = {
+#define PST_CU_LT_MEMBER(name) "cublasLt" #name,
+        PST_CU_LT_CALLS(PST_CU_LT_MEMBER)
+#undef PST_CU_LT_MEMBER
+    };
+    constexpr int N = sizeof NAMES / sizeof *NAMES;
+    static_assert(sizeof *out == sizeof(void *[N]));
+    void *functions[N];
+    const bool found = pst_cu_lt_load(root, &library, NAMES, N, functions, why);
+    if (found)
+        memcpy(out, functions, sizeof *out);
+    return found;
 }
 
 const struct pst_cu_lt *pst_cu_lt_open(char *why)

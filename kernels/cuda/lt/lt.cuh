@@ -33,14 +33,23 @@ struct pst_cu_lt {
  * and the next call searches again. */
 const struct pst_cu_lt *pst_cu_lt_open(char *why);
 
-/* Opens a library of NVIDIA's by its file's name. The order is: the loader's path, the CUDA toolkit's folders
- * ($CUDA_HOME, /usr/local/cuda), and Python's packages (nvidia/PACKAGE/lib in the site-packages of
- * $VIRTUAL_ENV, of $CONDA_PREFIX, of the user and of the system). root: precedes the system's paths, ""
- * outside of tests. The caller owns what dlopen has returned. NULL: it was not found. */
-void *pst_cu_lt_search(const char *root, const char *library);
+/* A library of NVIDIA's that is opened at run time. */
+struct pst_cu_lt_library {
+    const char *name, *file; /* as messages call it; the file's name */
+    const char *purpose;     /* "matrix products need": what cannot be done without it */
+    const char *variable; /* of the environment, and its value: the only file that is tried. NULL: a search */
+    const char *given;
+};
 
-/* The search for cuBLASLt. $PENSTOCK_CUBLASLT names the only file that is tried; without this variable, it is
- * pst_cu_lt_search. True: all functions are in *out. */
+/* Opens the library and finds its functions, by name. Without $variable, the order is: the loader's path, the
+ * CUDA toolkit's folders ($CUDA_HOME, /usr/local/cuda), and Python's packages (nvidia/PACKAGE/lib in the
+ * site-packages of $VIRTUAL_ENV, of $CONDA_PREFIX, of the user and of the system). root: precedes the
+ * system's paths, "" outside of tests. True: all functions are in *out, n of them, and the library stays
+ * open. False: why (PST_TWIN_WHY_BYTES) has the reason. */
+bool pst_cu_lt_load(const char *root, const struct pst_cu_lt_library *library, const char *const *names,
+                    int n, void **functions, char *why);
+
+/* The same for cuBLASLt and $PENSTOCK_CUBLASLT. */
 bool pst_cu_lt_find(const char *root, struct pst_cu_lt *out, char *why);
 
 #endif

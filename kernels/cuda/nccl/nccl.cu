@@ -5,13 +5,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <dlfcn.h>
+#include <cstring>
 #include <mutex>
 #include <new>
 
-#if defined PST_HOST_BUILD
-#include <nccl.h> /* kernels/cuda/host */
-#elif __has_include(<nccl.h>)
+#if !defined PST_HOST_BUILD && __has_include(<nccl.h>)
 #include <nccl.h>
 static_assert(NCCL_MAJOR == 2 && sizeof(ncclUniqueId) == sizeof(pst_cu_nccl_id));
 static_assert((int)ncclSuccess == PST_CU_NCCL_SUCCESS && (int)ncclSum == PST_CU_NCCL_SUM);
@@ -26,11 +24,9 @@ struct pst_twin_sums {
 
 namespace
 {
-constexpr const char *FILE_NAME = "libnccl.so.2";
-
 #ifdef PST_HOST_BUILD
 const struct pst_cu_nccl HOSTS = {
-#define PST_CU_NCCL_MEMBER(name, returns, arguments) pst_cu_host_nccl##name,
+#define PST_CU_NCCL_MEMBER(name, returns, arguments) nccl##name,
     PST_CU_NCCL_CALLS(PST_CU_NCCL_MEMBER)
 #undef PST_CU_NCCL_MEMBER
 };
@@ -62,44 +58,32 @@ pst_rc failed(const struct pst_cu_nccl *calls, const char *what, int error, char
 
 bool pst_cu_nccl_find(const char *root, struct pst_cu_nccl *out, char *why)
 {
-    const char *given = getenv("PENSTOCK_NCCL"), *lacks = NULL;
-    void *object = given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : pst_cu_lt_search(root, FILE_NAME);
-    if (!object && given) {
-        const char *reason = dlerror();
-        (void)snprintf(why, PST_TWIN_WHY_BYTES, "PENSTOCK_NCCL names a file that cannot be opened: %s",
-                       reason ? reason : given);
-    } else if (!object) {
-        (void)snprintf(
-            why, PST_TWIN_WHY_BYTES,
-            "cannot find %s on the loader's path, in the CUDA toolkit or in Python's packages; sums "
-            "by NCCL need this library: set PENSTOCK_NCCL to its path",
-            FILE_NAME);
-    }
-    if (!object)
-        return false;
-#define PST_CU_NCCL_MEMBER(name, returns, arguments)                                                         \
-    *(void **)&out->name = dlsym(object, "nccl" #name);                                                      \
-    lacks = out->name ? lacks : "nccl" #name;
-    PST_CU_NCCL_CALLS(PST_CU_NCCL_MEMBER)
+    const struct pst_cu_lt_library library = {"NCCL", "libnccl.so.2", "sums by NCCL need", "PENSTOCK_NCCL",
+                                              getenv("PENSTOCK_NCCL")};
+    static const char *const NAMES[] = {
+#define PST_CU_NCCL_MEMBER(name, returns, arguments) "nccl" #name,
+        PST_CU_NCCL_CALLS(PST_CU_NCCL_MEMBER)
 #undef PST_CU_NCCL_MEMBER
-    if (!lacks)
-        return true;
-    (void)snprintf(why, PST_TWIN_WHY_BYTES, "%s is not NCCL, because it has no function %s",
-                   given ? given : FILE_NAME, lacks);
-    (void)dlclose(object);
-    return false;
+    };
+    constexpr int N = sizeof NAMES / sizeof *NAMES;
+    static_assert(sizeof *out == sizeof(void *[N]));
+    void *functions[N];
+    const bool found = pst_cu_lt_load(root, &library, NAMES, N, functions, why);
+    if (found)
+        memcpy(out, functions, sizeof *out);
+    return found;
 }
 
 pst_rc pst_cu_sums_id(char *id, char *why)
 {
     const struct pst_cu_nccl *calls = calls_of(why);
-    struct pst_cu_nccl_id made;
+    pst_cu_nccl_id made;
     if (!calls)
         return PST_E_UNSUPPORTED;
     const int error = calls->GetUniqueId(&made);
     if (error != PST_CU_NCCL_SUCCESS)
         return failed(calls, "make an id for its members", error, why);
-    memcpy(id, made.bytes, sizeof made.bytes);
+    memcpy(id, made.internal, sizeof made.internal);
     return PST_OK;
 }
 
@@ -107,7 +91,7 @@ pst_rc pst_cu_sums_new(struct pst_queue *q, const char *id, int member, int memb
                        struct pst_twin_sums **sums, char *why)
 {
     const struct pst_cu_nccl *calls = calls_of(why);
-    struct pst_cu_nccl_id with;
+    pst_cu_nccl_id with;
     *sums = NULL;
     if (!calls)
         return PST_E_UNSUPPORTED;
@@ -116,7 +100,7 @@ pst_rc pst_cu_sums_new(struct pst_queue *q, const char *id, int member, int memb
         (void)snprintf(why, PST_TWIN_WHY_BYTES, "out of memory: cannot allocate a member of a sum");
         return PST_E_NOMEM;
     }
-    memcpy(with.bytes, id, sizeof with.bytes);
+    memcpy(with.internal, id, sizeof with.internal);
     (void)cudaSetDevice(q->device);
     const int error = calls->CommInitRank(&made->comm, members, with, member);
     if (error == PST_CU_NCCL_SUCCESS) {

@@ -8,9 +8,14 @@
 
 #include <cuda_runtime.h>
 
+#ifdef PST_HOST_BUILD
+#include <nccl.h> /* that of kernels/cuda/host */
+typedef ncclUniqueId pst_cu_nccl_id;
+#else
 struct pst_cu_nccl_id {
-    char bytes[PST_TWIN_SUMS_ID_BYTES];
+    char internal[PST_TWIN_SUMS_ID_BYTES];
 };
+#endif
 typedef struct ncclComm *pst_cu_nccl_comm;
 
 enum { PST_CU_NCCL_SUCCESS = 0, PST_CU_NCCL_SUM = 0, PST_CU_NCCL_FLOAT = 7 }; /* as in nccl.h, version 2 */
