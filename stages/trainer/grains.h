@@ -2,8 +2,8 @@
  * position of its seeds (stages/lib/sampling/cut.h). The gradient of each grain is made by itself. All are
  * added in one binary tree over the grains. The number of replicas divides the number of grains, and both are
  * powers of two, so each replica adds up one subtree by itself. Then the replicas exchange their subtrees.
- * Every replica gets the sum, with the same bits. On GPUs, NCCL can add up the subtrees: it is faster, but
- * chooses the order of the additions itself.
+ * Every replica gets the sum, with the same bits. On GPUs, NCCL can add up the subtrees. The
+ * gradients then do not pass through the host, but NCCL chooses the order of the additions.
  *
  * Owner: the trainer, which lends its model. Threads: one. */
 #ifndef PST_GRAINS_H
