@@ -1,4 +1,5 @@
 /* Products that leave out zeros, against plain loops in double precision; which products are made so. */
+#include "kernels/cpu/products/products.h"
 #include "kernels/twin.h"
 #include "tests/kernel/random_batch.h"
 
@@ -36,8 +37,8 @@ static void make(const struct shape *s)
 static bool multiply(const struct shape *s, float beta, float *c)
 {
     const int64_t lda = (s->ta ? s->m : s->k) + GAP;
-    return pst_twin_cpu()->gemm_zeros(s->ta, s->m, s->n, s->k, left, lda, right, s->n + GAP, beta, c,
-                                      s->n + GAP);
+    return pst_products_zeros_by(false, s->ta, s->m, s->n, s->k, left, lda, right, s->n + GAP, beta, c,
+                                 s->n + GAP);
 }
 
 static void check_product(const struct shape *s, float beta)
@@ -98,6 +99,31 @@ static void test_same_bits(void **state)
         assert_memory_equal(sums + i * (s.n + GAP), again + 1 + i * (s.n + GAP), (size_t)s.n * sizeof *sums);
 }
 
+/* AVX2 and AVX-512 give the same bits, for odd numbers of columns, too. */
+static void test_widths(void **state)
+{
+    (void)state;
+    if (!__builtin_cpu_supports("avx512f"))
+        skip();
+    static const struct shape SHAPES[] = {
+        {true, 128, 256, 640, 1, 0.25}, {true, 131, 283, 257, 1, 0.3},   {true, 256, 40, 577, 0.25, 1},
+        {true, 599, 33, 67, 0.02, 1},   {false, 128, 259, 131, 0.1, 1},  {false, 283, 37, 577, 0.2, 0.2},
+        {false, 37, 64, 599, 0.01, 1},  {false, 601, 300, 64, 0.2, 0.9}, {true, 64, 256, 64, 1, 0},
+    };
+    static float wide[LARGEST];
+    for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+        const struct shape *s = &SHAPES[i];
+        const int64_t lda = (s->ta ? s->m : s->k) + GAP, ldb = s->n + GAP;
+        make(s);
+        memcpy(wide, sums, sizeof wide);
+        assert_true(
+            pst_products_zeros_by(false, s->ta, s->m, s->n, s->k, left, lda, right, ldb, 1, sums, ldb));
+        assert_true(
+            pst_products_zeros_by(true, s->ta, s->m, s->n, s->k, left, lda, right, ldb, 1, wide, ldb));
+        assert_memory_equal(wide, sums, sizeof wide);
+    }
+}
+
 /* A NaN of the sparse factor is a number that is not zero. */
 static void test_nan(void **state)
 {
@@ -131,6 +157,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_nan), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_widths), cmocka_unit_test(test_nan),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

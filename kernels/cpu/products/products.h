@@ -35,5 +35,10 @@ void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *
 bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                         int64_t ldb, float beta, float *c, int64_t ldc);
 bool pst_products_can_zeros(void);
+/* The same. wide: with vectors of 512 bits (AVX-512), else of 256 (AVX2). Both give the same bits, but wide
+ * vectors are used for fewer products. */
+PST_API bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, const float *a,
+                                   int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                                   int64_t ldc);
 
 #endif

@@ -12,10 +12,12 @@
 #include <string.h>
 
 #define TARGET __attribute__((target("avx2,fma")))
+#define TARGET_512 __attribute__((target("avx2,fma,avx512f")))
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
     LANES = 8,
+    LANES_512 = 16,     /* of a vector of AVX-512 */
     ROWS = 64,          /* of both factors that are worked on together: bits of a mask */
     WIDTH = 64,         /* columns of the dense factor, whose sums are in registers */
     PANELS = 2,         /* of WIDTH columns; one transposition serves all */
@@ -23,6 +25,7 @@ enum {
     SAMPLE = 16,        /* every sixteenth row is counted */
     SHARE_COLUMNS = 60, /* percent of entries that are not zero: above, the plain product is faster */
     SHARE_ROWS = 35,    /* the same, where rows of the sparse factor make sums */
+    SHARE_512 = 67,     /* percent of these shares, where vectors of 512 bits are in use */
     NARROWEST = 32,     /* dense factor */
     FEWEST = 1 << 20,   /* multiply-adds; a smaller product is not worth it */
 };
@@ -48,6 +51,7 @@ struct space {
     int64_t ld;
     uint64_t mask[COLUMNS]; /* where they are not zero */
     _Alignas(64) float dense[ROWS * WIDTH];
+    bool wide; /* vectors of 512 bits are in use */
 };
 
 /* ---- the sums ------------------------------------------------------------------------------------ */
@@ -86,10 +90,58 @@ TARGET INLINE void add_rows(struct space *s, float *sums, int64_t columns, const
     }
 }
 
+/* Adds the next row of the dense factor to the sums of one column. */
+TARGET_512 INLINE void add_row_512(const struct space *s, const float *factor, uint64_t *mask, __m512 *sum,
+                                   const int vectors)
+{
+    const int row = __builtin_ctzll(*mask);
+    const __m512 by = _mm512_set1_ps(factor[row]);
+    for (int v = 0; v < vectors; v++)
+        sum[v] = _mm512_fmadd_ps(by, _mm512_load_ps(s->dense + row * WIDTH + v * LANES_512), sum[v]);
+    *mask &= *mask - 1;
+}
+
+/* add_rows with AVX-512, with the same bits. Two columns take turns, because the few sums of one column would
+ * wait for each other. */
+TARGET_512 INLINE void add_rows_512(struct space *s, float *sums, int64_t columns, const int vectors)
+{
+    for (int64_t j = 0; j < columns; j += 2) {
+        const int count = j + 1 < columns ? 2 : 1;
+        const float *factor[2] = {s->at + j * s->ld, s->at + (j + count - 1) * s->ld};
+        float *to = sums + j * WIDTH;
+        uint64_t mask[2] = {s->mask[j], count == 2 ? s->mask[j + 1] : 0};
+        __m512 sum[2][WIDTH / LANES_512];
+        for (int c = 0; c < 2; c++)
+            for (int v = 0; v < vectors; v++)
+                sum[c][v] = _mm512_load_ps(to + (c < count ? c : 0) * WIDTH + v * LANES_512);
+        while (mask[0] != 0 && mask[1] != 0)
+            for (int c = 0; c < 2; c++)
+                add_row_512(s, factor[c], &mask[c], sum[c], vectors);
+        for (int c = 0; c < count; c++) {
+            while (mask[c] != 0)
+                add_row_512(s, factor[c], &mask[c], sum[c], vectors);
+            for (int v = 0; v < vectors; v++)
+                _mm512_store_ps(to + c * WIDTH + v * LANES_512, sum[c][v]);
+        }
+    }
+}
+
+TARGET_512 static void add_panel_512(struct space *s, float *sums, int64_t columns, int64_t width)
+{
+    if (width <= 2 * LANES_512)
+        add_rows_512(s, sums, columns, 2);
+    else if (width <= 3 * LANES_512)
+        add_rows_512(s, sums, columns, 3);
+    else
+        add_rows_512(s, sums, columns, WIDTH / LANES_512);
+}
+
 /* The number of vectors is a constant in each call, so that the sums are in registers. */
 TARGET static void add_panel(struct space *s, float *sums, int64_t columns, int64_t width)
 {
-    if (width <= 3 * LANES)
+    if (s->wide)
+        add_panel_512(s, sums, columns, width);
+    else if (width <= 3 * LANES)
         add_rows(s, sums, columns, 3);
     else if (width <= 5 * LANES)
         add_rows(s, sums, columns, 5);
@@ -224,14 +276,15 @@ TARGET static void product(struct space *s, const struct job *job, int64_t col, 
     }
 }
 
-bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                        int64_t ldb, float beta, float *c, int64_t ldc)
+bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                           const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     if (m < NARROWEST || n < NARROWEST || m * n * k < FEWEST)
         return false;
     const int64_t of_a = ta ? share_of(a, lda, k, m) : share_of(a, lda, m, k);
     const int64_t of_b = ta ? share_of(b, ldb, k, n) : 101; /* more than A: A is the sparse factor */
-    if (pst_min_i64(of_a, of_b) > (ta ? SHARE_COLUMNS : SHARE_ROWS))
+    const int64_t most = (ta ? SHARE_COLUMNS : SHARE_ROWS) * (wide ? SHARE_512 : 100) / 100;
+    if (pst_min_i64(of_a, of_b) > most)
         return false;
     const struct factor left = {a, lda, m}, right = {b, ldb, n};
     const bool turned = of_b <= of_a;
@@ -244,6 +297,7 @@ bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a
                             .c = c,
                             .ldc = ldc};
     struct space space;
+    space.wide = wide;
     for (int64_t col = 0; col < job.sparse->cols; col += COLUMNS)
         for (int64_t from = 0; from < job.dense->cols; from += (int64_t)PANELS * WIDTH)
             product(&space, &job, col, pst_min_i64(COLUMNS, job.sparse->cols - col), from,
@@ -251,9 +305,15 @@ bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a
     return true;
 }
 
-/* With AVX-512, oneDNN multiplies twice as fast as the loops above, which would gain too seldom. */
+/* Zen 4 works on 512 bits in two halves, and AVX2 is faster there. */
+bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    const bool wide = __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("amdfam19h");
+    return pst_products_zeros_by(wide, ta, m, n, k, a, lda, b, ldb, beta, c, ldc);
+}
+
 bool pst_products_can_zeros(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           !__builtin_cpu_supports("avx512f");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
