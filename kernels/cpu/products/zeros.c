@@ -26,6 +26,7 @@ enum {
     SHARE_COLUMNS = 60, /* percent of entries that are not zero: above, the plain product is faster */
     SHARE_ROWS = 35,    /* the same, where rows of the sparse factor make sums */
     SHARE_512 = 67,     /* percent of these shares, where vectors of 512 bits are in use */
+    FETCH = 4,          /* columns of the sparse factor that are worked on while a row is fetched */
     NARROWEST = 32,     /* dense factor */
     FEWEST = 1 << 20,   /* multiply-adds; a smaller product is not worth it */
 };
@@ -51,6 +52,11 @@ struct space {
     int64_t ld;
     uint64_t mask[COLUMNS]; /* where they are not zero */
     _Alignas(64) float dense[ROWS * WIDTH];
+    struct next { /* rows that are worked on next, and fetched meanwhile */
+        const char *at;
+        int64_t bytes, stride;
+    } next[2];
+    int64_t next_rows, fetched;
     bool wide; /* vectors of 512 bits are in use */
 };
 
@@ -67,6 +73,15 @@ TARGET INLINE uint64_t nonzeros(const float *x)
     return mask;
 }
 
+/* Fetches one row of both factors that is worked on next. */
+INLINE void fetch(struct space *s)
+{
+    for (int i = 0; i < 2 && s->fetched < s->next_rows; i++)
+        for (int64_t at = 0; at < s->next[i].bytes; at += PST_CACHE_LINE)
+            __builtin_prefetch(s->next[i].at + s->fetched * s->next[i].stride + at, 0, 2);
+    s->fetched++;
+}
+
 /* Adds rows of the dense factor to the sums of `columns` columns. vectors: of a row. */
 TARGET INLINE void add_rows(struct space *s, float *sums, int64_t columns, const int vectors)
 {
@@ -75,6 +90,8 @@ TARGET INLINE void add_rows(struct space *s, float *sums, int64_t columns, const
         float *to = sums + j * WIDTH;
         __m256 sum[WIDTH / LANES];
         uint64_t mask = s->mask[j];
+        if (j % FETCH == 0)
+            fetch(s);
         if (mask == 0)
             continue;
         for (int v = 0; v < vectors; v++)
@@ -109,6 +126,8 @@ TARGET_512 INLINE void add_rows_512(struct space *s, float *sums, int64_t column
         const int count = j + 1 < columns ? 2 : 1;
         const float *factor[2] = {s->at + j * s->ld, s->at + (j + count - 1) * s->ld};
         float *to = sums + j * WIDTH;
+        if (j % FETCH == 0)
+            fetch(s);
         uint64_t mask[2] = {s->mask[j], count == 2 ? s->mask[j + 1] : 0};
         __m512 sum[2][WIDTH / LANES_512];
         for (int c = 0; c < 2; c++)
@@ -222,6 +241,21 @@ TARGET static void take_dense(struct space *s, const struct factor *f, int64_t r
     }
 }
 
+/* Notes what is worked on after `row`, so that it is fetched meanwhile. If rows of the sparse factor make
+ * sums, this was not faster. */
+static void look_ahead(struct space *s, const struct job *job, int64_t row, int64_t col, int64_t cols,
+                       int64_t from, int64_t width)
+{
+    const struct factor *f = job->sparse, *d = job->dense;
+    const int64_t next = row + ROWS, unit = sizeof *f->at;
+    s->fetched = 0;
+    s->next_rows = job->by_rows ? 0 : pst_max_i64(0, pst_min_i64(ROWS, job->k - next));
+    if (s->next_rows == 0)
+        return;
+    s->next[0] = (struct next){(const char *)(d->at + next * d->ld + from), width * unit, d->ld * unit};
+    s->next[1] = (struct next){(const char *)(f->at + next * f->ld + col), cols * unit, f->ld * unit};
+}
+
 /* The share of entries that are not zero, in percent, in a sample of the rows. */
 TARGET static int64_t share_of(const float *at, int64_t ld, int64_t rows, int64_t cols)
 {
@@ -259,6 +293,7 @@ TARGET static void product(struct space *s, const struct job *job, int64_t col, 
     for (int64_t row = 0; row < job->k; row += ROWS) {
         const int64_t rows = pst_min_i64(ROWS, job->k - row);
         take_sparse(s, job, row, rows, col, cols);
+        look_ahead(s, job, row, col, cols, from, width);
         for (int64_t p = 0; p * WIDTH < width; p++) {
             const int64_t w = pst_min_i64(WIDTH, width - p * WIDTH);
             take_dense(s, job->dense, row, rows, from + p * WIDTH, w);
