@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    AHEAD_EDGES = 8,   /* how many edges ahead rows are prefetched */
-    AHEAD_BYTES = 256, /* bytes of a row that are prefetched; the hardware follows by itself after that */
+    AHEAD_EDGES = 16,  /* how many edges ahead rows are prefetched */
+    AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
 struct sources {

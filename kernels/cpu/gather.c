@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    AHEAD_ROWS = 4,    /* how many rows ahead are prefetched */
+    AHEAD_ROWS = 8,    /* how many rows ahead are prefetched */
     AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
