@@ -8,6 +8,7 @@ outofcore   the out-of-core epoch in a cgroup of 1 GiB against fio on the same f
 overlap     the pipelined epoch against the serial one, and against the slowest part alone
 mmap        the backend file against mmap in a cgroup of 1 GiB
 scaling     epoch time and memory against the number of seeds; import and start-up with 10^8 edges
+billion     10^9 edges in a cgroup of 4 GiB: generate, import, plan, train and infer, each against its floor
 runtime     batches per second and hand-over latency through six stages that do nothing
 io-BYTES    penstock bench io on the backend file against fio, at depth 1 to 256; BYTES: 512, 4096, 16384, 65536
 engine      the disk engine, given tables of requests, against fio
@@ -44,6 +45,7 @@ import tempfile
 import types
 from collections.abc import Callable
 
+import billion
 import caches
 import embeddings
 import epochs
@@ -94,6 +96,11 @@ BENCHES = {
     "scaling": Bench(epochs.scaling,
                      dict(pairs=7, vertices=2000000, seeds=(10_000, 100_000, 1_000_000), batch=1000, edges=100_000_000, starts=3),
                      dict(pairs=1, vertices=5000, seeds=(500, 2000), batch=250, edges=100_000, starts=1)),
+    "billion": Bench(billion.billion,
+                     dict(pairs=1, vertices=50_000_000, edges=1_000_000_000, features=16, seeds=1_000_000, batch=1000, hidden=32, memory="2GiB",
+                          cache="1536MiB", presample="256MiB", fio_s=5, span=2 << 30),
+                     dict(pairs=1, vertices=20_000, edges=400_000, features=16, seeds=1000, batch=100, hidden=8, memory="4MiB", cache="512KiB",
+                          presample="4MiB", fio_s=0.1, span=4 << 20)),
     "runtime": Bench(epochs.runtime, dict(pairs=7, batches=300_000, rounds=200_000), dict(pairs=1, batches=3000, rounds=2000),
                      programs=("handover.c",)),
     **{f"io-{block}": io_bench(block) for block in (512, 4096, 16384, 65536)},

@@ -106,6 +106,22 @@ def fio(path, block, depth, seconds, offset=0):
     return job["read"]["iops"], cpu_ns / max(1, job["read"]["total_ios"])
 
 
+def fio_sequential(path, kind, span):
+    """Bytes a second of the drive, read from a file in order, or written to a new file beside it."""
+    need("fio", "fio")
+    new = path + ".fio"
+    size = min(span, os.path.getsize(path)) if kind == "read" else span
+    try:
+        r = output(["fio", "--name=x", f"--filename={path if kind == 'read' else new}", f"--rw={kind}", "--bs=1m", "--direct=1",
+                    "--ioengine=io_uring", "--iodepth=16", f"--size={size}", *(["--readonly"] if kind == "read" else ["--end_fsync=1"]),
+                    "--output-format=json"])
+        job = json.loads(r)["jobs"][0][kind]
+        return 1000 * job["io_bytes"] / max(1, job["runtime"])
+    finally:
+        if os.path.exists(new):
+            os.remove(new)
+
+
 # ---- figures ---------------------------------------------------------------------------------------------
 
 
