@@ -104,7 +104,8 @@ struct pst_k_embed_tile {
 };
 /* Sets scores. */
 PST_API void pst_k_embed_scores(struct pst_queue *q, const struct pst_k_embed_tile *tile);
-/* Sets d_query(m,d), and adds to d_x(n,d). The gradient of a distance of 0 is 0. */
+/* Sets d_query(m,d), and adds to d_x(n,d). The gradient of a distance of 0 is 0. What tile->grad has
+ * afterwards is undefined. */
 PST_API void pst_k_embed_scores_grad(struct pst_queue *q, const struct pst_k_embed_tile *tile,
                                      pst_real *d_query, pst_real *d_x);
 

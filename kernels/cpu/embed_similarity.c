@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { BLOCK = 128 }; /* candidates at a time: their columns fit into the L2 cache */
+#define CLOSE 0.1     /* closer than this part of the query's length: see l2_factors */
 
 PST_CPU_INLINE pst_real root(pst_real x)
 {
@@ -105,6 +106,63 @@ PST_CPU_CLONES static void distance_grad(enum pst_k_embed_similarity kind, const
     }
 }
 
+/* Adds sums[i] times row i of x to row i. */
+PST_CPU_CLONES static void add_scaled_rows(int64_t n, int64_t d, const pst_real *sums, const pst_real *x,
+                                           pst_real *restrict to)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < d; c++)
+            to[i * d + c] += sums[i] * x[i * d + c];
+}
+
+/* Turns the gradient of each score into the factor of q - x in the gradient of q. If q and x are close to
+ * each other, a difference of sums would lose their difference. Such a pair's gradient is added here, and its
+ * factor is 0. */
+static void l2_factors(const struct pst_k_embed_tile *t, pst_real *dq, pst_real *dx)
+{
+    const int64_t n = t->n, d = t->d;
+    for (int64_t i = 0; i < t->m; i++) {
+        const pst_real *q = t->query + i * d;
+        const pst_real close = -(pst_real)CLOSE * (pst_real)pst_cpu_embed_norm(q, d);
+        for (int64_t j = 0; j < n; j++) {
+            pst_real *g = &t->grad[i * n + j];
+            const pst_real score = t->scores[i * n + j];
+            if (score > close && *g != 0)
+                distance_grad(t->similarity, q, t->x + j * d, d, score, *g, dq + i * d, dx + j * d);
+            *g = score > close || score >= 0 ? 0 : *g / score;
+        }
+    }
+}
+
+/* The gradient of the L2 distance's score of q and x is (q - x) / score. So the gradients of all queries are
+ * sums over candidates, which are products of matrices, and so are those of candidates. */
+static void l2_grads(const struct pst_k_embed_tile *t, pst_real *dq, pst_real *dx)
+{
+    const int64_t m = t->m, n = t->n, d = t->d;
+    pst_real rows[BLOCK], columns[BLOCK];
+    memset(dq, 0, (size_t)(m * d) * sizeof *dq);
+    l2_factors(t, dq, dx);
+    pst_k_gemm(NULL, false, false, m, d, n, -1, t->grad, n, t->x, d, 1, dq, d, 1);
+    pst_k_gemm(NULL, true, false, n, d, m, -1, t->grad, n, t->query, d, 1, dx, d, 1);
+    for (int64_t from = 0; from < m; from += BLOCK) {
+        const int64_t count = pst_min_i64(BLOCK, m - from);
+        for (int64_t i = 0; i < count; i++) {
+            rows[i] = 0;
+            for (int64_t j = 0; j < n; j++)
+                rows[i] += t->grad[(from + i) * n + j];
+        }
+        add_scaled_rows(count, d, rows, t->query + from * d, dq + from * d);
+    }
+    for (int64_t from = 0; from < n; from += BLOCK) {
+        const int64_t count = pst_min_i64(BLOCK, n - from);
+        memset(columns, 0, sizeof columns);
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < count; j++)
+                columns[j] += t->grad[i * n + from + j];
+        add_scaled_rows(count, d, columns, t->x + from * d, dx + from * d);
+    }
+}
+
 void pst_k_embed_scores_grad(struct pst_queue *q, const struct pst_k_embed_tile *t, pst_real *dq,
                              pst_real *dx)
 {
@@ -114,6 +172,10 @@ void pst_k_embed_scores_grad(struct pst_queue *q, const struct pst_k_embed_tile 
     if (t->similarity == PST_K_EMBED_PRODUCT) {
         pst_k_gemm(NULL, false, false, m, d, n, 1, t->grad, n, t->x, d, 0, dq, d, 1);
         pst_k_gemm(NULL, true, false, n, d, m, 1, t->grad, n, t->query, d, 1, dx, d, 1);
+        return;
+    }
+    if (t->similarity == PST_K_EMBED_L2) {
+        l2_grads(t, dq, dx);
         return;
     }
     memset(dq, 0, (size_t)(m * d) * sizeof *dq);
