@@ -16,7 +16,7 @@
 #define READ_THREADS 8             /* of the backend pread */
 #define ROUND_WAIT_MS (600 * 1000) /* 65,536 reads, at 110 a second */
 
-static pst_rc open_engine(struct pst_presample_reads *r, const struct pst_dataset *ds)
+static pst_rc open_engine(struct pst_presample_reads *r, const struct pst_dataset *ds, uint64_t gap)
 {
     const struct iovec region = {r->slot, r->slot_bytes};
     struct pst_disk_config config = {.backend = "auto",
@@ -25,6 +25,7 @@ static pst_rc open_engine(struct pst_presample_reads *r, const struct pst_datase
                                      .retries = READ_RETRIES,
                                      .direct = true,
                                      .coalesce_bytes = COALESCE_BYTES,
+                                     .gap_bytes = gap,
                                      .tables_max = 1,
                                      .regions = &region,
                                      .nregions = 1,
@@ -39,7 +40,8 @@ static pst_rc open_engine(struct pst_presample_reads *r, const struct pst_datase
     return pst_disk_new(&r->disk, &config, note, sizeof note);
 }
 
-pst_rc pst_presample_reads_open(struct pst_presample_reads *r, const struct pst_dataset *ds, uint64_t memory)
+pst_rc pst_presample_reads_open(struct pst_presample_reads *r, const struct pst_dataset *ds, uint64_t memory,
+                                uint64_t gap)
 {
     const uint64_t fit = memory / (PST_TOPOLOGY_SECTOR + ENTRY_BYTES);
     const int64_t room = pst_max_i64(ROUND_MIN, (int64_t)(fit < ROUND_MAX ? fit : ROUND_MAX));
@@ -51,7 +53,7 @@ pst_rc pst_presample_reads_open(struct pst_presample_reads *r, const struct pst_
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate %llu bytes to read the topology",
                         (unsigned long long)r->slot_bytes);
     const pst_rc rc = pst_topology_reads_init(&r->reads, r->slot_bytes, room);
-    return rc == PST_OK ? open_engine(r, ds) : rc;
+    return rc == PST_OK ? open_engine(r, ds, gap) : rc;
 }
 
 void pst_presample_reads_close(struct pst_presample_reads *r)

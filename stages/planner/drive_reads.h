@@ -1,6 +1,6 @@
 /* drive_reads.h: reads entries of indptr and indices for the planner, with a disk engine of its own, in
  * rounds of bounded size. The page cache and the mapped files are not used. If the wanted entries are sorted,
- * a round reads its sectors in the order of the file, and the engine merges adjacent sectors.
+ * a round reads its sectors in the order of the file, and the engine merges sectors that are near each other.
  *
  * Owner: pst_presample_reads_close frees what ..._open allocated, and accepts a zeroed struct. The dataset
  * must stay open. Threads: one. */
@@ -22,10 +22,10 @@ struct pst_presample_reads {
     int64_t rounds, sectors;
 };
 
-/* memory: bytes for rounds; less than 600 KiB counts as 600 KiB, and more than 40 MiB as 40 MiB. PST_E_NOMEM,
- * PST_E_IO. */
+/* memory: bytes for rounds; less than 600 KiB counts as 600 KiB, and more than 40 MiB as 40 MiB. gap: sectors
+ * at most so many bytes apart are read by one operation, with what is between them. PST_E_NOMEM, PST_E_IO. */
 PST_MUST_USE pst_rc pst_presample_reads_open(struct pst_presample_reads *r, const struct pst_dataset *ds,
-                                             uint64_t memory);
+                                             uint64_t memory, uint64_t gap);
 void pst_presample_reads_close(struct pst_presample_reads *r);
 
 /* values[i] = entry at[i] of the array, for n <= entries_max entries. values may be at. PST_E_IO: the file

@@ -38,7 +38,7 @@ struct planner {
     struct pst_plan_reads reads;     /* what the placement expects */
     enum pst_hotness_source hotness; /* as the user wants it; then as it is: not AUTO */
     const char *hotness_file;
-    uint64_t hotness_memory, presample_memory;
+    uint64_t hotness_memory, presample_memory, gap_bytes;
     const char *reuse;
     struct pst_sampling_input in;
     struct pst_plan plan;
@@ -228,6 +228,7 @@ static pst_rc open_stage(struct pst_stage *self)
     const struct pst_presample_options options = {.topology = p->params.topology,
                                                   .gpu_topology_bytes = p->params.gpu_topology_bytes,
                                                   .memory_bytes = p->presample_memory,
+                                                  .gap_bytes = p->gap_bytes,
                                                   .count = counts_batches(p)};
     return pst_presample_open(&p->presample, self, &p->in, &options);
 }
@@ -465,19 +466,18 @@ static const struct pst_param_desc params[] = {
      .into = PST_INTO(struct planner, hotness),
      .def = "\"auto\"",
      .choices = PST_HOTNESS_CHOICES,
-     .help = "what decides which rows are cached: analytic: the expected number of batches that need a row; "
-             "presample: pre-sampled ones; file: hotness_file; pagerank, degree: from the edges; for "
-             "measurements: "
-             "random, oracle (the run's batches if the sampler shuffles); auto: analytic, or else presample"},
+     .help =
+         "what decides which rows are cached: analytic: the expected number of batches that need a row; "
+         "presample: pre-sampled ones; file: hotness_file; pagerank, degree: from the edges; random, oracle "
+         "(the run's batches if the sampler shuffles): for measurements; auto: analytic, or else presample"},
     {.name = "hotness_file",
      .type = PST_PARAM_STRING,
      .into = PST_INTO(struct planner, hotness_file),
      .def = "\"\"",
      .needed_if = "hotness=file",
      .path = PST_PATH_FILE,
-     .help =
-         "path of an .npy file of scores, for example hotness.npy of a plan: (hops + 1, vertices), the last "
-         "row for features; or (vertices,)"},
+     .help = "path of an .npy file of scores, for example hotness.npy of a plan: (hops + 1, vertices) or "
+             "(vertices,)"},
     {.name = "hotness_memory",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, hotness_memory),
@@ -495,17 +495,22 @@ static const struct pst_param_desc params[] = {
      .automatic = true,
      .help =
          "memory of the GPU tier for the hottest feature rows (and lists, see policy). If the sampler is on "
-         "a CPU, memory of its own stands in for a GPU's. auto: on a GPU what is free, less the reserve; on "
-         "a CPU 0"},
+         "a CPU, its own memory stands in for a GPU's. auto: what is free on a GPU, less the reserve"},
     {.name = "presample_memory",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, presample_memory),
      .def = "\"128MiB\"",
      .min = 1048576,
      .max = 1e15,
-     .help =
-         "memory to pre-sample with topology ssd, besides the buffers of one batch: with more, more batches "
-         "share each read"},
+     .help = "memory to pre-sample with topology ssd, besides the buffers of one batch: with more, more "
+             "batches share each read"},
+    {.name = "gap_bytes",
+     .type = PST_PARAM_BYTES,
+     .into = PST_INTO(struct planner, gap_bytes),
+     .def = "\"16KiB\"",
+     .max = 1048576,
+     .help = "to pre-sample with topology ssd: wanted sectors at most this far apart are read together, with "
+             "what is between them; 0: only the wanted ones"},
     {.name = "cpu_cache",
      .type = PST_PARAM_BYTES,
      .into = PST_INTO(struct planner, cpu_cache),

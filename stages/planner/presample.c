@@ -329,14 +329,15 @@ static pst_rc open_on_gpu(struct pst_presample *ps, struct pst_stage *self, uint
     return pst_device_wait(&ps->device);
 }
 
-static pst_rc open_on_drives(struct pst_presample *ps, struct pst_stage *self, uint64_t memory)
+static pst_rc open_on_drives(struct pst_presample *ps, struct pst_stage *self,
+                             const struct pst_presample_options *options)
 {
     if (on_device(ps))
         return pst_fail(PST_E_ARG,
                         "%s cannot run on %s with topology \"ssd\"; place it on a CPU, or set topology to "
                         "\"mmap\"",
                         pst_stage_name(self), ps->device.name);
-    return pst_presample_waves_open(&ps->waves, ps->in, memory);
+    return pst_presample_waves_open(&ps->waves, ps->in, options->memory_bytes, options->gap_bytes);
 }
 
 pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, struct pst_sampling_input *in,
@@ -353,7 +354,7 @@ pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, stru
                         (long long)in->graph.vertices);
     pst_rc rc = pst_device_open(&ps->device, pst_device_name(self));
     if (rc == PST_OK && options->topology == PST_TOPOLOGY_SSD)
-        rc = open_on_drives(ps, self, options->memory_bytes);
+        rc = open_on_drives(ps, self, options);
     if (rc == PST_OK && on_device(ps))
         rc = open_on_gpu(ps, self, options->gpu_topology_bytes);
     return rc != PST_OK ? rc : make_scratch(ps, first_vertices(ps), 4 * FIRST_VERTICES);

@@ -46,9 +46,9 @@ struct pst_presample {
 
 struct pst_presample_options {
     enum pst_topology_from topology;
-    uint64_t gpu_topology_bytes; /* on a GPU, a topology of at most this size is copied there */
-    uint64_t memory_bytes;       /* topology is "ssd": see waves.h */
-    bool count;                  /* batches are counted */
+    uint64_t gpu_topology_bytes;      /* on a GPU, a topology of at most this size is copied there */
+    uint64_t memory_bytes, gap_bytes; /* topology is "ssd": see waves.h */
+    bool count;                       /* batches are counted */
 };
 
 /* Opens the device of the stage and allocates. PST_E_ARG: the topology cannot be on drives. */

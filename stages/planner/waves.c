@@ -391,7 +391,7 @@ pst_rc pst_presample_waves_run(struct pst_presample *ps, uint64_t count, uint64_
 }
 
 pst_rc pst_presample_waves_open(struct pst_presample_waves **out, const struct pst_sampling_input *in,
-                                uint64_t memory)
+                                uint64_t memory, uint64_t gap)
 {
     if (in->algorithm.algorithm->pick == NULL)
         return pst_fail(
@@ -404,7 +404,7 @@ pst_rc pst_presample_waves_open(struct pst_presample_waves **out, const struct p
         return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the state of pre-sampling");
     w->memory = memory - memory / READ_SHARE;
     w->next = 1;
-    return pst_presample_reads_open(&w->reads, &in->ds, memory / READ_SHARE);
+    return pst_presample_reads_open(&w->reads, &in->ds, memory / READ_SHARE, gap);
 }
 
 void pst_presample_waves_close(struct pst_presample_waves *w)

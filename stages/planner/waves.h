@@ -13,9 +13,11 @@
 struct pst_presample_waves;
 
 /* memory: bytes for rounds of reads and for the batches of a wave. A wave has at least one batch, even if
- * that one needs more. PST_E_ARG: the algorithm needs the graph in memory. PST_E_NOMEM, PST_E_IO. */
+ * that one needs more. gap: see pst_presample_reads_open. PST_E_ARG: the algorithm needs the graph in memory.
+ * PST_E_NOMEM, PST_E_IO. */
 PST_MUST_USE pst_rc pst_presample_waves_open(struct pst_presample_waves **out,
-                                             const struct pst_sampling_input *in, uint64_t memory);
+                                             const struct pst_sampling_input *in, uint64_t memory,
+                                             uint64_t gap);
 void pst_presample_waves_close(struct pst_presample_waves *w); /* NULL is allowed */
 
 /* Draws `count` of the first `of` batches, evenly spread: number i x of / count for each i. Calls `each` for

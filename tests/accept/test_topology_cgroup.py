@@ -16,7 +16,7 @@ VERTICES, EDGES, TRAIN, SECTOR = 1 << 19, 134_000_000, 25_000, 512
 GEN_S, RUN_S, FIO_S = 900, 900, 8
 MMAP_S = 180  # the run with mapped files is stopped then: its random faults evict each other
 SETS = ("params.batch=1000", "params.fanout=[10,5]", "stages.trainer.params.hidden=8", "stages.trainer.params.eval_every=0",
-        "stages.planner.params.cpu_cache=1MiB", "stages.planner.params.hotness=presample", "stages.disk.params.gap_bytes=0")
+        "stages.planner.params.cpu_cache=1MiB", "stages.planner.params.hotness=presample", "params.gap_bytes=0")
 SSD = ("params.topology=ssd", "stages.planner.params.presample_memory=32MiB")
 
 

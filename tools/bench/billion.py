@@ -49,7 +49,8 @@ def told(name, seconds, floor, read, written, peak=0, target=None):
 
 
 def peak_of(text):
-    return 1e6 * float(re.search(r"peak memory:? ([\d.]+) MB", text)[1])
+    number, unit = re.search(r"peak memory:? ([\d.]+) ([kMG]?)B", text).groups()
+    return 1000 ** "kMG".index(unit) * 1000 * float(number) if unit else float(number)
 
 
 def sizes(data):

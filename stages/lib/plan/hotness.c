@@ -14,6 +14,7 @@
 #include "stages/lib/plan/hotness_impl.h"
 
 #define READ_BYTES ((uint64_t)4 << 20) /* of the edges, at a time: a drive's full rate */
+#define AHEAD 16                       /* entries ahead whose sums are prefetched */
 #define SUMS_MIN 4096 /* vertices of a pass, at least: a smaller limit than this does not save memory */
 
 const char *pst_hotness_source_name(enum pst_hotness_source source)
@@ -84,6 +85,9 @@ static pst_rc spread(const struct pass *pass, int64_t v)
     double single, factor;
     pst_rc rc = log_factor(pass, v, 1, &single);
     for (int64_t e = graph->indptr[v], next, u; e < end && rc == PST_OK; e = next) {
+        const int64_t ahead = pst_hotness_edges_peek(pass->edges, e + AHEAD) - pass->first;
+        if (ahead >= 0 && ahead < pass->n)
+            __builtin_prefetch(pass->sums + ahead, 1);
         rc = find_equal(pass, e, end, &u, &next);
         if (rc != PST_OK)
             return rc;
@@ -131,7 +135,8 @@ static pst_rc next_hop(const struct pst_hotness_input *in, struct pst_hotness_ed
         if (rc != PST_OK)
             return rc;
         for (int64_t v = first; v < first + pass.n; v++)
-            next[v] = fmaxf(now[v], (float)-expm1(log1p(-(double)p[v]) + sums[v - first]));
+            if (sums[v - first] < 0)
+                next[v] = fmaxf(now[v], (float)-expm1(log1p(-(double)p[v]) + sums[v - first]));
     }
     return PST_OK;
 }
@@ -187,7 +192,7 @@ void pst_hotness_scale(float *row, int64_t vertices, double total, double most)
         sum += (double)row[v];
     const double factor = sum > 0 ? total / sum : 0;
     for (int64_t v = 0; v < vertices; v++)
-        row[v] = (float)fmin((double)row[v] * factor, most);
+        row[v] = (double)row[v] * factor < most ? (float)((double)row[v] * factor) : (float)most;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */

@@ -33,6 +33,15 @@ PST_API void pst_hotness_edges_close(struct pst_hotness_edges *e);
 /* Moves the window, so that it begins with entry `at`, 0 <= at < all. PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at);
 
+/* Entry `at`, if it is in the window, else -1. */
+static inline int64_t pst_hotness_edges_peek(const struct pst_hotness_edges *e, int64_t at)
+{
+    if (at < e->first || at >= e->end)
+        return -1;
+    return e->entry_bytes == 4 ? ((const int32_t *)e->entries)[at - e->first]
+                               : ((const int64_t *)e->entries)[at - e->first];
+}
+
 /* *value = entry `at`. */
 static inline pst_rc pst_hotness_edges_get(struct pst_hotness_edges *e, int64_t at, int64_t *value)
 {
@@ -41,8 +50,7 @@ static inline pst_rc pst_hotness_edges_get(struct pst_hotness_edges *e, int64_t 
         if (rc != PST_OK)
             return rc;
     }
-    *value = e->entry_bytes == 4 ? ((const int32_t *)e->entries)[at - e->first]
-                                 : ((const int64_t *)e->entries)[at - e->first];
+    *value = pst_hotness_edges_peek(e, at);
     return PST_OK;
 }
 

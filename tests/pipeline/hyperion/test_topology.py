@@ -96,7 +96,7 @@ def only_wanted_sectors_are_read():
     with Place() as p:
         data = p.path("rmat")
         command("gen", "rmat", data, "--vertices", 50000, "--edges", 800000, "--features", 16, "--classes", 4, "--quiet")
-        exact = ("stages.disk.params.gap_bytes=0", "stages.disk.params.backend=pread", "stages.planner.params.policy=rows")
+        exact = ("params.gap_bytes=0", "stages.disk.params.backend=pread", "stages.planner.params.policy=rows")
         rows = train(p, *exact, data=data).report["io"]["bytes"]
         r = train(p, *exact, "params.topology=ssd", data=data).report
         wanted = r["topology"]["sectors"] * r["topology"]["sector_bytes"]
