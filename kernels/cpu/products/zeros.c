@@ -57,8 +57,7 @@ struct space {
         int64_t bytes, stride;
     } next[2];
     int64_t next_rows, fetched;
-    bool fresh; /* the sums begin */
-    bool wide;  /* vectors of 512 bits are in use */
+    bool wide; /* vectors of 512 bits are in use */
 };
 
 /* ---- the sums ------------------------------------------------------------------------------------ */
@@ -93,10 +92,10 @@ TARGET INLINE void add_rows(struct space *s, float *sums, int64_t columns, const
         uint64_t mask = s->mask[j];
         if (j % FETCH == 0)
             fetch(s);
-        if (mask == 0 && !s->fresh)
+        if (mask == 0)
             continue;
         for (int v = 0; v < vectors; v++)
-            sum[v] = s->fresh ? _mm256_setzero_ps() : _mm256_load_ps(to + v * LANES);
+            sum[v] = _mm256_load_ps(to + v * LANES);
         for (; mask != 0; mask &= mask - 1) {
             const int row = __builtin_ctzll(mask);
             const __m256 by = _mm256_broadcast_ss(factor + row);
@@ -133,8 +132,7 @@ TARGET_512 INLINE void add_rows_512(struct space *s, float *sums, int64_t column
         __m512 sum[2][WIDTH / LANES_512];
         for (int c = 0; c < 2; c++)
             for (int v = 0; v < vectors; v++)
-                sum[c][v] = s->fresh || c == count ? _mm512_setzero_ps()
-                                                   : _mm512_load_ps(to + c * WIDTH + v * LANES_512);
+                sum[c][v] = _mm512_load_ps(to + (c < count ? c : 0) * WIDTH + v * LANES_512);
         while (mask[0] != 0 && mask[1] != 0)
             for (int c = 0; c < 2; c++)
                 add_row_512(s, factor[c], &mask[c], sum[c], vectors);
@@ -290,10 +288,11 @@ static void put(const float *x, int64_t ld, int64_t rows, int64_t cols, float be
 TARGET static void product(struct space *s, const struct job *job, int64_t col, int64_t cols, int64_t from,
                            int64_t width)
 {
+    for (int64_t p = 0; p * WIDTH < width; p++)
+        memset(s->sums[p], 0, (size_t)cols * WIDTH * sizeof *s->sums[p]);
     for (int64_t row = 0; row < job->k; row += ROWS) {
         const int64_t rows = pst_min_i64(ROWS, job->k - row);
         take_sparse(s, job, row, rows, col, cols);
-        s->fresh = row == 0;
         look_ahead(s, job, row, col, cols, from, width);
         for (int64_t p = 0; p * WIDTH < width; p++) {
             const int64_t w = pst_min_i64(WIDTH, width - p * WIDTH);
