@@ -106,7 +106,7 @@ PST_CPU_CLONES static void distance_grad(enum pst_k_embed_similarity kind, const
     }
 }
 
-/* Adds sums[i] times row i of x to row i. */
+/* Adds sums[i] times row i of x to row i of `to`. */
 PST_CPU_CLONES static void add_scaled_rows(int64_t n, int64_t d, const pst_real *sums, const pst_real *x,
                                            pst_real *restrict to)
 {
@@ -139,19 +139,16 @@ static void l2_factors(const struct pst_k_embed_tile *t, pst_real *dq, pst_real 
 static void l2_grads(const struct pst_k_embed_tile *t, pst_real *dq, pst_real *dx)
 {
     const int64_t m = t->m, n = t->n, d = t->d;
-    pst_real rows[BLOCK], columns[BLOCK];
+    pst_real columns[BLOCK];
     memset(dq, 0, (size_t)(m * d) * sizeof *dq);
     l2_factors(t, dq, dx);
     pst_k_gemm(NULL, false, false, m, d, n, -1, t->grad, n, t->x, d, 1, dq, d, 1);
     pst_k_gemm(NULL, true, false, n, d, m, -1, t->grad, n, t->query, d, 1, dx, d, 1);
-    for (int64_t from = 0; from < m; from += BLOCK) {
-        const int64_t count = pst_min_i64(BLOCK, m - from);
-        for (int64_t i = 0; i < count; i++) {
-            rows[i] = 0;
-            for (int64_t j = 0; j < n; j++)
-                rows[i] += t->grad[(from + i) * n + j];
-        }
-        add_scaled_rows(count, d, rows, t->query + from * d, dq + from * d);
+    for (int64_t i = 0; i < m; i++) {
+        pst_real row = 0;
+        for (int64_t j = 0; j < n; j++)
+            row += t->grad[i * n + j];
+        add_scaled_rows(1, d, &row, t->query + i * d, dq + i * d);
     }
     for (int64_t from = 0; from < n; from += BLOCK) {
         const int64_t count = pst_min_i64(BLOCK, n - from);
