@@ -103,6 +103,11 @@ def only_wanted_sectors_are_read():
         read = r["io"]["bytes"] - rows
         print(f"# {read} bytes read for {wanted} bytes of wanted sectors: {read / wanted:.3f}")
         assert 0.9 * wanted < read <= 1.05 * wanted, (read, wanted)
+        near = train(p, *exact[1:], "params.topology=ssd", data=data).report  # the planner reads over gaps, for the same plan
+        same(near, r, "gap_bytes")
+        asked = r["presample"]["sectors"] * r["presample"]["sector_bytes"]
+        assert near["presample"]["sectors"] == r["presample"]["sectors"], (near["presample"], r["presample"])
+        assert r["presample"]["bytes"] <= 1.05 * asked < near["presample"]["bytes"], (near["presample"], r["presample"])
 
 
 TIERS = ("stages.planner.params.gpu_cache=100KiB", "stages.planner.params.cpu_cache=400KiB")
