@@ -1,4 +1,5 @@
 """A billion edges on one machine, in 4 GiB: to generate, import, plan, train and infer, each beside its own floor."""
+import glob
 import json
 import os
 import re
@@ -22,7 +23,7 @@ def used():
 
 
 def limited(argv):
-    """What a command prints that has the memory limit to itself, its seconds, and the bytes that it read and wrote."""
+    """Runs a command with the memory limit. What it prints, its seconds, and the bytes that it read and wrote."""
     try:
         with memory_limit(LIMIT) as cgroup:
             before, t0 = used(), time.time()
@@ -72,7 +73,7 @@ def same_graph(data, other):
 
 def generated(size, data):
     """Its floor: the dataset is written once, and the edges, which do not fit in memory, once written aside and read."""
-    out, seconds, read, written = limited([
+    _, seconds, read, written = limited([
         PENSTOCK, "gen", "rmat", data, "--vertices", size.vertices, "--edges", size.edges, "--features", size.features, "--classes", 8,
         "--train-count", size.seeds, "--val-count", 100, "--test-count", 100, "--memory", size.memory, "--quiet"])
     rate = rates(size, os.path.join(data, "indices.npy"))
@@ -126,6 +127,7 @@ def inferred(size, data, run_dir, out):
 def billion(size):
     measure.need("fio", "fio")
     data, source, again = (os.path.join(measure.SCRATCH, name) for name in ("billion", "billion-npy", "billion-imported"))
+    run_dir, out = (os.path.join(measure.SCRATCH, name) for name in ("billion-run", "billion-out.npy"))
     result = {}
     if not os.path.exists(os.path.join(data, "dataset.json")):
         result["generate"] = generated(size, data)
@@ -135,9 +137,11 @@ def billion(size):
     try:
         result["import"] = imported(size, source, again)
         same_graph(data, again)
-        run_dir = os.path.join(measure.SCRATCH, "billion-run")
         result |= trained(size, again, run_dir)
-        result["infer"] = inferred(size, again, run_dir, os.path.join(measure.SCRATCH, "billion-out.npy"))
+        result["infer"] = inferred(size, again, run_dir, out)
     finally:
-        shutil.rmtree(again, ignore_errors=True)
+        for folder in (again, run_dir):
+            shutil.rmtree(folder, ignore_errors=True)
+        for name in glob.glob(out[:-len("npy")] + "*"):
+            os.remove(name)
     return result
