@@ -73,7 +73,7 @@ TARGET INLINE uint64_t nonzeros(const float *x)
     return mask;
 }
 
-/* Fetches one row of both factors that is worked on next. */
+/* Fetches a row of each factor that is worked on next. */
 INLINE void fetch(struct space *s)
 {
     for (int i = 0; i < 2 && s->fetched < s->next_rows; i++)
