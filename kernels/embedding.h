@@ -114,12 +114,16 @@ enum pst_k_embed_loss {
     PST_K_EMBED_SOFTMAX,  /* -f + log(e^f + sum of e^f_k) */
     PST_K_EMBED_LOGISTIC, /* log(1 + e^-f) + mean of log(1 + e^f_k) */
     PST_K_EMBED_MARGIN,   /* mean of max(0, margin - f + f_k) */
+    /* log(1 + e^-(margin + f)) + sum of w_k log(1 + e^(margin + f_k)), where w_k = e^(temperature f_k) / sum
+     * of e^(temperature f_k). The gradient takes w_k as constant (RotatE, Sun et al., ICLR 2019,
+     * section 3.2). */
+    PST_K_EMBED_ADVERSARIAL,
 };
 
 /* The loss of m edges on one side, with n negatives. */
 struct pst_k_embed_loss_rows {
     enum pst_k_embed_loss loss;
-    pst_real margin;
+    pst_real margin, temperature;
     int64_t m, n;
     const pst_real *score; /* (m): of the true ends */
     pst_real *scores;      /* (m,n): of the negatives; those that do not count become -infinity */

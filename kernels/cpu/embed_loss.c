@@ -154,6 +154,43 @@ static double hinge(pst_real margin, pst_real f, const pst_real *scores, int64_t
     return sum * (double)share;
 }
 
+/* g = e^(temperature (score - top)), or 0 for scores that do not count. */
+PST_CPU_CLONES static void shares(const pst_real *scores, int64_t n, pst_real temperature, pst_real top,
+                                  pst_real floor, pst_real *g)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const bool counts = scores[j] != floor;
+        const pst_real e = PST_CPU_EXP(counts ? temperature * (scores[j] - top) : 0);
+        g[j] = counts ? e : 0;
+    }
+}
+
+/* From such a g: the share of each sigmoid. */
+PST_CPU_CLONES static void weighted_sigmoids(const pst_real *scores, int64_t n, pst_real margin,
+                                             pst_real scale, pst_real floor, pst_real *g)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const pst_real x = scores[j] != floor ? margin + scores[j] : 0;
+        const pst_real e = PST_CPU_EXP(x > 0 ? -x : x);
+        g[j] *= scale * (x > 0 ? 1 : e) / (1 + e);
+    }
+}
+
+static double adversarial(const struct pst_k_embed_loss_rows *r, pst_real f, const pst_real *scores,
+                          pst_real floor, pst_real *g, pst_real *df)
+{
+    double sigmoid, sum = 0;
+    const double own = softplus(-(double)(r->margin + f), &sigmoid);
+    *df = (pst_real)-sigmoid;
+    shares(scores, r->n, r->temperature, r->n > 0 ? largest(scores, r->n) : 0, floor, g);
+    const double all = total(g, r->n);
+    for (int64_t j = 0; j < r->n; j++)
+        if (g[j] > 0)
+            sum += (double)g[j] * softplus((double)(r->margin + scores[j]), &sigmoid);
+    weighted_sigmoids(scores, r->n, r->margin, all > 0 ? (pst_real)(1 / all) : 0, floor, g);
+    return own + (all > 0 ? sum / all : 0);
+}
+
 static double row_loss(const struct pst_k_embed_loss_rows *r, int64_t i)
 {
     const pst_real floor = -(pst_real)INFINITY, f = r->score[i];
@@ -163,6 +200,7 @@ static double row_loss(const struct pst_k_embed_loss_rows *r, int64_t i)
     case PST_K_EMBED_SOFTMAX: return softmax(f, scores, r->n, floor, g, df);
     case PST_K_EMBED_LOGISTIC: return logistic(f, scores, r->n, counted, floor, g, df);
     case PST_K_EMBED_MARGIN: return hinge(r->margin, f, scores, r->n, counted, floor, g, df);
+    case PST_K_EMBED_ADVERSARIAL: return adversarial(r, f, scores, floor, g, df);
     }
     return 0;
 }

@@ -15,6 +15,8 @@ struct trial {
     uint32_t src[EDGES], rel[EDGES], dst[EDGES], neg[2][CHUNKS * NEGATIVES], touched[2 * RELATIONS];
     double nodes[VERTICES * D], node_grads[VERTICES * D];
     double relations[2 * RELATIONS * D], relation_grads[2 * RELATIONS * D];
+    double share[2 * EDGES][VERTICES]; /* of the loss adversarial: what each negative of a row counts */
+    bool fixed;                        /* the reference takes the shares of the call before */
 };
 
 static uint32_t below(int64_t n)
@@ -32,6 +34,7 @@ static void fill(struct trial *t, const struct pst_embed_model *model, enum pst_
                                       .inverse = inverse,
                                       .loss = loss,
                                       .margin = 0.7,
+                                      .temperature = 1.3,
                                       .tile = 3};
     for (int i = 0; i < EDGES; i++) {
         t->src[i] = below(VERTICES);
@@ -97,9 +100,24 @@ static double reference_score(const char *model, const double *s, const double *
     return !strcmp(model, "transe-l2") ? -sqrt(sum) : sum;
 }
 
-static double reference_loss(const struct trial *t, double f, const double *negative, int n)
+/* The shares are constant for the gradient. */
+static double adversarial(struct trial *t, double *share, double f, const double *negative, int n)
+{
+    double all = 0, sum = 0;
+    for (int k = 0; k < n; k++)
+        all += exp(t->plan.temperature * negative[k]);
+    for (int k = 0; k < n; k++) {
+        share[k] = t->fixed ? share[k] : exp(t->plan.temperature * negative[k]) / all;
+        sum += share[k] * log(1 + exp(t->plan.margin + negative[k]));
+    }
+    return log(1 + exp(-t->plan.margin - f)) + sum;
+}
+
+static double reference_loss(struct trial *t, double *share, double f, const double *negative, int n)
 {
     double sum = 0;
+    if (t->plan.loss == PST_K_EMBED_ADVERSARIAL)
+        return adversarial(t, share, f, negative, n);
     for (int k = 0; k < n; k++)
         if (t->plan.loss == PST_K_EMBED_SOFTMAX)
             sum += exp(negative[k]);
@@ -124,8 +142,9 @@ static double edge_score(const struct trial *t, int e, int side, uint32_t other)
                            : reference_score(t->plan.model->name, x, r, o);
 }
 
-static double reference(const struct trial *t)
+static double reference(void *ctx)
 {
+    struct trial *t = ctx;
     double loss = 0;
     for (int e = 0; e < EDGES; e++)
         for (int side = 0; side < 2; side++) {
@@ -138,7 +157,7 @@ static double reference(const struct trial *t)
                 if (id != own)
                     negative[n++] = edge_score(t, e, side, id);
             }
-            loss += reference_loss(t, edge_score(t, e, side, own), negative, n);
+            loss += reference_loss(t, t->share[2 * e + side], edge_score(t, e, side, own), negative, n);
         }
     return loss;
 }
@@ -149,13 +168,17 @@ static void check_gradients(struct trial *t, const char *what)
 {
     double nodes[VERTICES * D], relations[2 * RELATIONS * D] = {0};
     const int64_t dr = pst_embed_relation_floats(&t->plan);
+    double (*loss)(void *) = t->plan.loss == PST_K_EMBED_ADVERSARIAL ? reference : step;
     (void)step(t);
+    (void)reference(t);
+    t->fixed = true;
     memcpy(nodes, t->node_grads, sizeof nodes);
     for (int64_t i = 0; i < t->b.touched_n; i++)
         memcpy(relations + t->touched[i] * dr, t->relation_grads + t->touched[i] * dr, (size_t)dr * 8);
-    check_numeric(step, t, t->nodes, VERTICES * D, nodes, what);
+    check_numeric(loss, t, t->nodes, VERTICES * D, nodes, what);
     if (dr)
-        check_numeric(step, t, t->relations, (t->plan.inverse ? 2 : 1) * RELATIONS * dr, relations, what);
+        check_numeric(loss, t, t->relations, (t->plan.inverse ? 2 : 1) * RELATIONS * dr, relations, what);
+    t->fixed = false;
 }
 
 static void test_models(void **state)
@@ -163,7 +186,7 @@ static void test_models(void **state)
     (void)state;
     static const char *const NAMES[] = {"dot", "distmult", "complex", "transe-l1", "transe-l2", "rotate"};
     for (size_t m = 0; m < sizeof NAMES / sizeof *NAMES; m++)
-        for (int loss = PST_K_EMBED_SOFTMAX; loss <= PST_K_EMBED_MARGIN; loss++)
+        for (int loss = PST_K_EMBED_SOFTMAX; loss <= PST_K_EMBED_ADVERSARIAL; loss++)
             for (int how = 0; how < 4; how++) {
                 struct trial t;
                 fill(&t, pst_embed_model_named(NAMES[m]), (enum pst_k_embed_loss)loss, how & 1, how & 2);

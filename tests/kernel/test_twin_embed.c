@@ -141,18 +141,12 @@ static void check_loss(enum pst_k_embed_loss kind)
         send(&scores);
         send(&score);
         const struct pst_k_embed_loss_rows on_host = {
-            kind,     0.75f,     m,           n, score.host, scores.host, all_vertices ? NULL : ids.host,
+            kind,     0.75f,     0.5f,        m, n, score.host, scores.host, all_vertices ? NULL : ids.host,
             own.host, grad.host, d_score.host};
-        const struct pst_k_embed_loss_rows on_device = {kind,
-                                                        0.75f,
-                                                        m,
-                                                        n,
-                                                        score.device,
-                                                        scores.device,
-                                                        all_vertices ? NULL : ids.device,
-                                                        own.device,
-                                                        grad.device,
-                                                        d_score.device};
+        const struct pst_k_embed_loss_rows on_device = {
+            kind,       0.75f,        0.5f,          m,
+            n,          score.device, scores.device, all_vertices ? NULL : ids.device,
+            own.device, grad.device,  d_score.device};
         cpu->embed_loss(NULL, &on_host, loss.host);
         cuda->embed_loss(queue, &on_device, loss.device);
         same_bytes(&scores, scores.bytes, "masked scores");
@@ -180,6 +174,12 @@ static void test_margin(void **state)
 {
     (void)state;
     check_loss(PST_K_EMBED_MARGIN);
+}
+
+static void test_adversarial(void **state)
+{
+    (void)state;
+    check_loss(PST_K_EMBED_ADVERSARIAL);
 }
 
 /* ---- sums and updates ------------------------------------------------------------------------------ */
@@ -446,10 +446,10 @@ static void test_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_query),     cmocka_unit_test(test_query_grad), cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_softmax),   cmocka_unit_test(test_logistic),   cmocka_unit_test(test_margin),
-        cmocka_unit_test(test_sum),       cmocka_unit_test(test_update),     cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_negatives), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_query),       cmocka_unit_test(test_query_grad), cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_softmax),     cmocka_unit_test(test_logistic),   cmocka_unit_test(test_margin),
+        cmocka_unit_test(test_adversarial), cmocka_unit_test(test_sum),        cmocka_unit_test(test_update),
+        cmocka_unit_test(test_reserve),     cmocka_unit_test(test_negatives),  cmocka_unit_test(test_ranks),
     };
     return cmocka_run_group_tests(tests, twin_setup, twin_teardown);
 }

@@ -52,10 +52,9 @@ __device__ int64_t mask(const row &w)
     return (int64_t)pst_cu_warp_sum(counted);
 }
 
-__device__ double softmax(const row &w)
+/* Masks, and gets the largest of `top` and the scores that count. */
+__device__ float highest(const row &w, float top)
 {
-    const float f = w.r.score[w.i];
-    float top = f;
     for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP) {
         const float s = w.is_own(j) ? floor_score() : w.scores()[j];
         w.scores()[j] = s;
@@ -65,6 +64,12 @@ __device__ double softmax(const row &w)
         const float other = __shfl_xor_sync(0xFFFFFFFFu, top, by);
         top = other > top ? other : top;
     }
+    return top;
+}
+
+__device__ double softmax(const row &w)
+{
+    const float f = w.r.score[w.i], top = highest(w, f);
     double rest = 0;
     for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP) {
         const float s = w.scores()[j], e = s == floor_score() ? 0 : expf(s - top);
@@ -123,6 +128,30 @@ __device__ double hinge(const row &w)
     return sum * (double)share;
 }
 
+__device__ double adversarial(const row &w)
+{
+    const float margin = w.r.margin;
+    const double f = -(double)(margin + w.r.score[w.i]), own = exp(-fabs(f));
+    const float top = highest(w, floor_score());
+    double all = 0, sum = 0;
+    for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP) {
+        const float s = w.scores()[j], x = margin + s;
+        const float share = s == floor_score() ? 0 : expf(w.r.temperature * (s - top));
+        const float e = expf(x > 0 ? -x : x);
+        w.grad()[j] = share * (x > 0 ? 1 : e) / (1 + e);
+        all += (double)share;
+        sum += share > 0 ? (double)share * (fmax((double)x, 0.0) + log1p((double)e)) : 0;
+    }
+    all = pst_cu_warp_sum(all);
+    sum = pst_cu_warp_sum(sum);
+    const float scale = all > 0 ? (float)(1 / all) : 0;
+    for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP)
+        w.grad()[j] *= scale;
+    if (w.lane == 0)
+        w.r.d_score[w.i] = (float)-(f > 0 ? 1 / (1 + own) : own / (1 + own));
+    return fmax(f, 0.0) + log1p(own) + (all > 0 ? sum / all : 0);
+}
+
 template <int LOSS> __global__ void __launch_bounds__(PST_CU_THREADS) losses_of(rows f)
 {
     const int lane = (int)threadIdx.x % PST_CU_WARP;
@@ -130,7 +159,8 @@ template <int LOSS> __global__ void __launch_bounds__(PST_CU_THREADS) losses_of(
         const row w = {f.r, i, lane};
         const double loss = LOSS == PST_K_EMBED_SOFTMAX    ? softmax(w)
                             : LOSS == PST_K_EMBED_LOGISTIC ? logistic(w)
-                                                           : hinge(w);
+                            : LOSS == PST_K_EMBED_MARGIN   ? hinge(w)
+                                                           : adversarial(w);
         if (lane == 0)
             f.losses[i] = loss;
     }
@@ -173,6 +203,7 @@ void pst_k_embed_loss(struct pst_queue *q, const struct pst_k_embed_loss_rows *r
     case PST_K_EMBED_SOFTMAX: on(losses_of<PST_K_EMBED_SOFTMAX>, f); break;
     case PST_K_EMBED_LOGISTIC: on(losses_of<PST_K_EMBED_LOGISTIC>, f); break;
     case PST_K_EMBED_MARGIN: on(losses_of<PST_K_EMBED_MARGIN>, f); break;
+    case PST_K_EMBED_ADVERSARIAL: on(losses_of<PST_K_EMBED_ADVERSARIAL>, f); break;
     }
     pst_cu_embed_add_up(q, f.losses, r->m, loss);
 }

@@ -45,7 +45,7 @@ struct pst_embed_plan {
     int64_t relations;          /* at least 1 unless the model has none */
     bool inverse;               /* relations have inverse embeddings: rows `relations` to 2 * relations - 1 */
     enum pst_k_embed_loss loss; /* the sum over edges and sides */
-    pst_real margin;
+    pst_real margin, temperature; /* of the losses that have them */
     pst_real n3, l2; /* weight of the sum of |x|^3, or of x^2, over anchor, relation and true end of each edge
                       * and side; 0: none */
     double dropout;  /* each float of an anchor is dropped with this probability, and others grow; 0: none */

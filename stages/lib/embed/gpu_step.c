@@ -131,8 +131,8 @@ static void run_tile(const struct run *r, int64_t task, const uint32_t *ids, int
                                           .scores = r->scores,
                                           .grad = r->grad};
     pst_real *df = r->f + m;
-    const struct pst_k_embed_loss_rows rows = {plan->loss, plan->margin, m,        n,       r->f,
-                                               r->scores,  ids,          s.target, r->grad, df};
+    const struct pst_k_embed_loss_rows rows = {plan->loss, plan->margin, plan->temperature, m,       n, r->f,
+                                               r->scores,  ids,          s.target,          r->grad, df};
     r->twin->embed_query(r->q, &s, r->query, r->f);
     query_again(r, &s);
     r->twin->embed_scores(r->q, &tile);

@@ -40,8 +40,12 @@ pst_rc pst_embed_check(const struct pst_embed_plan *plan)
             PST_E_ARG,
             "the weights of the regularizers N3 and L2 are %g and %g; expected numbers of at least 0",
             (double)plan->n3, (double)plan->l2);
-    if (plan->loss == PST_K_EMBED_MARGIN && !isfinite(plan->margin))
+    const bool adversarial = plan->loss == PST_K_EMBED_ADVERSARIAL;
+    if ((plan->loss == PST_K_EMBED_MARGIN || adversarial) && !isfinite(plan->margin))
         return pst_fail(PST_E_ARG, "the margin of the loss is not a finite number; expected a finite one");
+    if (adversarial && !(plan->temperature >= 0 && isfinite(plan->temperature)))
+        return pst_fail(PST_E_ARG, "the temperature of the loss is %g; expected a number of at least 0",
+                        (double)plan->temperature);
     return PST_OK;
 }
 
@@ -229,8 +233,8 @@ static double train_tile(const struct side *t, int64_t from, int64_t m, pst_real
     pst_real *q = t->s->q.at, *dq = t->s->dq.at;
     const struct pst_k_embed_tile tile = {kind, m, n, d, q, t->x, t->s->xt.at, t->s->scores.at, t->s->g.at};
     pst_real *f = t->s->f.at, *df = f + m;
-    const struct pst_k_embed_loss_rows rows = {plan->loss, plan->margin,     m,         n, f, tile.scores,
-                                               t->ids,     t->target + from, tile.grad, df};
+    const struct pst_k_embed_loss_rows rows = {plan->loss,  plan->margin, plan->temperature, m,         n, f,
+                                               tile.scores, t->ids,       t->target + from,  tile.grad, df};
     for (int64_t i = 0; i < m; i++) {
         pst_embed_make_anchor(t, from + i, i);
         pst_embed_make_query(t, from + i, i);

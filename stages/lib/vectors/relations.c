@@ -21,6 +21,7 @@ pst_rc pst_relations_plan(struct pst_relations *e, int64_t relations, uint64_t s
                                       .inverse = e->inverse,
                                       .loss = e->loss,
                                       .margin = (pst_real)e->margin,
+                                      .temperature = (pst_real)e->temperature,
                                       .n3 = (pst_real)e->n3,
                                       .l2 = (pst_real)e->l2,
                                       .dropout = e->dropout,

@@ -15,7 +15,7 @@ struct pst_relations {
     /* parameters */
     const char *model, *init_from; /* init_from: a run's directory, or "" */
     int64_t dim, threads;
-    double scale, rate, margin, n3, l2, dropout;
+    double scale, rate, margin, temperature, n3, l2, dropout;
     bool fused, tf32;
     bool inverse;
     enum pst_k_embed_loss loss;
@@ -82,9 +82,16 @@ PST_MUST_USE pst_rc pst_relations_fetch(struct pst_relations *e, void *to);
         __VA_ARGS__                                                                                          \
     }
 #define PST_RELATIONS_PARAMS(S, M)                                                                           \
-    PST_RELATIONS_PARAM(S, M, "loss", ENUM, loss, "\"softmax\"", .choices = "softmax|logistic|margin",       \
-                        .help = "compares the score of an edge with those of its negatives", .fixed = true), \
-        PST_RELATIONS_PARAM(S, M, "margin", REAL, margin, "1", .max = 1000, .help = "for the loss margin",   \
+    PST_RELATIONS_PARAM(S, M, "loss", ENUM, loss, "\"softmax\"",                                             \
+                        .choices = "softmax|logistic|margin|adversarial",                                    \
+                        .help = "compares the score of an edge with those of its negatives; adversarial: "   \
+                                "the self-adversarial loss of RotatE",                                       \
+                        .fixed = true),                                                                      \
+        PST_RELATIONS_PARAM(S, M, "margin", REAL, margin, "1", .max = 1000,                                  \
+                            .help = "for the losses margin and adversarial", .fixed = true),                 \
+        PST_RELATIONS_PARAM(S, M, "temperature", REAL, temperature, "1", .min = 0, .max = 1000,              \
+                            .help = "for the loss adversarial: how much more negatives with high scores "    \
+                                    "count; 0: all count the same",                                          \
                             .fixed = true),                                                                  \
         PST_RELATIONS_PARAM(S, M, "n3", REAL, n3, "0", .max = 1000,                                          \
                             .help = "weight of the sum of |x|^3 over the rows of each edge", .fixed = true), \

@@ -130,7 +130,7 @@ def every_model_loss_and_optimizer_trains():
     with Place() as p:
         data = knowledge_graph(p, 12, 2, 150)
         choices = [("dot", "softmax", "sgd"), ("distmult", "logistic", "adam"), ("transe-l2", "margin", "adagrad-row"),
-                   ("rotate", "logistic", "adagrad")]
+                   ("rotate", "logistic", "adagrad"), ("rotate", "adversarial", "adam")]
         for model, loss, optimizer in choices:
             more = {"params.model": model, "stages.embedder.params.loss": loss, "params.optimizer": optimizer,
                     "params.rate": 0.02}
