@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/pulse.h"
+#include "common/util/denormal.h"
 #include "common/util/file.h"
 
 #define STACK_BYTES (8u << 20)
@@ -160,6 +161,7 @@ static void set_signals(void)
 
 int main(int argc, char **argv)
 {
+    pst_denormal_off();
     pst_file_open_std();
     if (argc < 6 || strcmp(argv[1], "--control") != 0 || strcmp(argv[3], "--pulse") != 0) {
         fprintf(stderr, "usage: penstock-stage --control ENDPOINT --pulse INDEX NAME...\nRuns stages of a "

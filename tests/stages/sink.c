@@ -20,10 +20,24 @@ struct sink {
     struct slots slots;
 };
 
+/* Every stage computes without denormal numbers (common/util/denormal.h). */
+static pst_rc check_denormals(void)
+{
+    const volatile float small = 1e-30f;
+    const volatile float product = small * 1e-10f;
+#ifdef __SSE__
+    if (product != 0)
+        return pst_fail(PST_E_STATE, "a denormal number counts: %g", (double)product);
+#endif
+    return PST_OK;
+}
+
 static pst_rc open_(struct pst_stage *self)
 {
     struct sink *s = pst_state(self);
     int instances;
+    if (check_denormals() != PST_OK)
+        return PST_E_STATE;
     s->next = (uint64_t)pst_instance(self, &instances);
     return slots_open(&s->slots, self);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/util/denormal.h"
 #include "common/util/signals.h"
 #include "common/util/file.h"
 #include "tools/penstock/cli/commands.h"
@@ -86,6 +87,7 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+    pst_denormal_off();
     pst_signals_init();
     pst_file_open_std();
     pst_rc rc = command_stack();
