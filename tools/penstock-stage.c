@@ -12,8 +12,8 @@
 #include "common/error.h"
 #include "common/host/host.h"
 #include "common/ipc/pulse.h"
-#include "common/util/denormal.h"
 #include "common/util/file.h"
+#include "common/util/signals.h"
 
 #define STACK_BYTES (8u << 20)
 #define FRAMES_MAX 64

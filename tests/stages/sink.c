@@ -20,7 +20,7 @@ struct sink {
     struct slots slots;
 };
 
-/* Every stage computes without denormal numbers (common/util/denormal.h). */
+/* Every stage computes without denormal numbers (common/util/signals.h). */
 static pst_rc check_denormals(void)
 {
     const volatile float small = 1e-30f;

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/util/denormal.h"
 #include "common/util/signals.h"
 #include "common/util/file.h"
 #include "tools/penstock/cli/commands.h"
