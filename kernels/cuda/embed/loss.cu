@@ -130,9 +130,7 @@ __device__ double hinge(const row &w)
 
 __device__ double adversarial(const row &w)
 {
-    const float margin = w.r.margin;
-    const double f = -(double)(margin + w.r.score[w.i]), own = exp(-fabs(f));
-    const float top = highest(w, floor_score());
+    const float margin = w.r.margin, top = highest(w, floor_score());
     double all = 0, sum = 0;
     for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP) {
         const float s = w.scores()[j], x = margin + s;
@@ -144,12 +142,14 @@ __device__ double adversarial(const row &w)
     }
     all = pst_cu_warp_sum(all);
     sum = pst_cu_warp_sum(sum);
+    sum = all > 0 ? sum / all : 0;
     const float scale = all > 0 ? (float)(1 / all) : 0;
     for (int64_t j = w.lane; j < w.r.n; j += PST_CU_WARP)
         w.grad()[j] *= scale;
+    const double f = -(double)(margin + w.r.score[w.i]), e = exp(-fabs(f));
     if (w.lane == 0)
-        w.r.d_score[w.i] = (float)-(f > 0 ? 1 / (1 + own) : own / (1 + own));
-    return fmax(f, 0.0) + log1p(own) + (all > 0 ? sum / all : 0);
+        w.r.d_score[w.i] = (float)-(f > 0 ? 1 / (1 + e) : e / (1 + e));
+    return fmax(f, 0.0) + log1p(e) + sum;
 }
 
 template <int LOSS> __global__ void __launch_bounds__(PST_CU_THREADS) losses_of(rows f)
