@@ -115,8 +115,8 @@ enum pst_k_embed_loss {
     PST_K_EMBED_LOGISTIC, /* log(1 + e^-f) + mean of log(1 + e^f_k) */
     PST_K_EMBED_MARGIN,   /* mean of max(0, margin - f + f_k) */
     /* log(1 + e^-(margin + f)) + sum of w_k log(1 + e^(margin + f_k)), where w_k = e^(temperature f_k) / sum
-     * of e^(temperature f_k). The gradient takes w_k as constant (RotatE, Sun et al., ICLR 2019,
-     * section 3.2). */
+     * of e^(temperature f_k). The gradient takes w_k as constant (Sun et al., RotatE, ICLR 2019,
+     * "Optimization"). */
     PST_K_EMBED_ADVERSARIAL,
 };
 
