@@ -34,10 +34,10 @@ static void make(const struct shape *s)
     memcpy(before, sums, sizeof sums);
 }
 
-static bool multiply(const struct shape *s, float beta, float *c)
+static bool multiply(const struct shape *s, bool wide, float beta, float *c)
 {
     const int64_t lda = (s->ta ? s->m : s->k) + GAP;
-    return pst_products_zeros_by(false, s->ta, s->m, s->n, s->k, left, lda, right, s->n + GAP, beta, c,
+    return pst_products_zeros_by(wide, s->ta, s->m, s->n, s->k, left, lda, right, s->n + GAP, beta, c,
                                  s->n + GAP);
 }
 
@@ -45,7 +45,7 @@ static void check_product(const struct shape *s, float beta)
 {
     const int64_t lda = (s->ta ? s->m : s->k) + GAP, ldb = s->n + GAP;
     make(s);
-    assert_true(multiply(s, beta, sums));
+    assert_true(multiply(s, false, beta, sums));
     for (int64_t i = 0; i < s->m; i++)
         for (int64_t j = 0; j < s->n; j++) {
             double sum = beta * before[i * ldb + j], size = 1;
@@ -91,7 +91,7 @@ static void test_same_bits(void **state)
     const struct shape s = {true, 131, 257, 300, 1, 0.3};
     static float again[LARGEST + 1], moved[LARGEST + 1];
     make(&s);
-    assert_true(multiply(&s, 0, sums));
+    assert_true(multiply(&s, false, 0, sums));
     memcpy(moved + 1, left, sizeof left);
     assert_true(pst_twin_cpu()->gemm_zeros(true, s.m, s.n, s.k, moved + 1, s.m + GAP, right, s.n + GAP, 0,
                                            again + 1, s.n + GAP));
@@ -103,7 +103,7 @@ static void test_same_bits(void **state)
 static void test_widths(void **state)
 {
     (void)state;
-    if (!__builtin_cpu_supports("avx512f"))
+    if (!__builtin_cpu_supports("avx512bw"))
         skip();
     static const struct shape SHAPES[] = {
         {true, 128, 256, 640, 1, 0.25}, {true, 131, 283, 257, 1, 0.3},   {true, 256, 40, 577, 0.25, 1},
@@ -113,13 +113,10 @@ static void test_widths(void **state)
     static float wide[LARGEST];
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
         const struct shape *s = &SHAPES[i];
-        const int64_t lda = (s->ta ? s->m : s->k) + GAP, ldb = s->n + GAP;
         make(s);
         memcpy(wide, sums, sizeof wide);
-        assert_true(
-            pst_products_zeros_by(false, s->ta, s->m, s->n, s->k, left, lda, right, ldb, 1, sums, ldb));
-        assert_true(
-            pst_products_zeros_by(true, s->ta, s->m, s->n, s->k, left, lda, right, ldb, 1, wide, ldb));
+        assert_true(multiply(s, false, 1, sums));
+        assert_true(multiply(s, true, 1, wide));
         assert_memory_equal(wide, sums, sizeof wide);
     }
 }
@@ -130,12 +127,14 @@ static void test_nan(void **state)
     (void)state;
     need_zeros();
     const struct shape s = {true, 64, 256, 128, 1, 0.2};
-    make(&s);
-    right[5 * (s.n + GAP) + 9] = NAN;
-    assert_true(multiply(&s, 0, sums));
-    for (int64_t i = 0; i < s.m; i++)
-        for (int64_t j = 0; j < s.n; j++)
-            assert_int_equal(isnan(sums[i * (s.n + GAP) + j]), j == 9);
+    for (int wide = 0; wide < (__builtin_cpu_supports("avx512bw") ? 2 : 1); wide++) {
+        make(&s);
+        right[5 * (s.n + GAP) + 9] = NAN;
+        assert_true(multiply(&s, wide, 0, sums));
+        for (int64_t i = 0; i < s.m; i++)
+            for (int64_t j = 0; j < s.n; j++)
+                assert_int_equal(isnan(sums[i * (s.n + GAP) + j]), j == 9);
+    }
 }
 
 static void test_refused(void **state)
@@ -149,8 +148,14 @@ static void test_refused(void **state)
     };
     for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
         make(&SHAPES[i]);
-        assert_false(multiply(&SHAPES[i], 1, sums));
+        assert_false(multiply(&SHAPES[i], false, 1, sums));
         assert_memory_equal(sums, before, sizeof sums);
+    }
+    static const struct shape NARROW[] = {{true, 256, 40, 700, 0.4, 1}, {false, 128, 40, 256, 0.3, 1}};
+    for (size_t i = 0; i < 2 && __builtin_cpu_supports("avx512bw"); i++) {
+        make(&NARROW[i]);
+        assert_false(multiply(&NARROW[i], true, 1, sums));
+        assert_true(multiply(&NARROW[i], false, 1, sums));
     }
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define TARGET __attribute__((target("avx2,fma")))
-#define TARGET_512 __attribute__((target("avx2,fma,avx512f")))
+#define TARGET_512 __attribute__((target("avx2,fma,avx512f,avx512bw")))
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
@@ -20,15 +20,20 @@ enum {
     LANES_512 = 16,     /* of a vector of AVX-512 */
     ROWS = 64,          /* of both factors that are worked on together: bits of a mask */
     WIDTH = 64,         /* columns of the dense factor, whose sums are in registers */
-    PANELS = 2,         /* of WIDTH columns; one transposition serves all */
+    WIDTH_512 = 128,    /* the same with AVX-512 */
+    PANEL = 128,        /* columns of the dense factor that one look at the sparse factor serves */
     COLUMNS = 256,      /* of the sparse factor */
     SAMPLE = 16,        /* every sixteenth row is counted */
     SHARE_COLUMNS = 60, /* percent of entries that are not zero: above, the plain product is faster */
     SHARE_ROWS = 35,    /* the same, where rows of the sparse factor make sums */
-    SHARE_512 = 67,     /* percent of these shares, where vectors of 512 bits are in use */
-    FETCH = 4,          /* columns of the sparse factor that are worked on while a row is fetched */
-    NARROWEST = 32,     /* dense factor */
-    FEWEST = 1 << 20,   /* multiply-adds; a smaller product is not worth it */
+    /* With AVX-512, both, and both for a dense factor of at most WIDTH columns: */
+    SHARE_COLUMNS_512 = 50,
+    SHARE_ROWS_512 = 40,
+    SHARE_COLUMNS_NARROW = 28,
+    SHARE_ROWS_NARROW = 22,
+    FETCH = 4,        /* columns of the sparse factor that are worked on while a row is fetched */
+    NARROWEST = 32,   /* dense factor */
+    FEWEST = 1 << 20, /* multiply-adds; a smaller product is not worth it */
 };
 
 struct factor {
@@ -46,18 +51,19 @@ struct job {
 };
 
 struct space {
-    _Alignas(64) float sums[PANELS][COLUMNS * WIDTH]; /* a row for each column of the sparse factor */
-    _Alignas(64) float sparse[COLUMNS * ROWS];        /* its columns, as rows */
-    const float *at; /* these rows, `ld` apart: in `sparse`, or in the factor */
-    int64_t ld;
-    uint64_t mask[COLUMNS]; /* where they are not zero */
-    _Alignas(64) float dense[ROWS * WIDTH];
-    struct next { /* rows that are worked on next, and fetched meanwhile */
+    _Alignas(64) float sums[COLUMNS * PANEL];   /* for each `width` columns of the dense factor: rows of as
+                                                   many sums, one for each column of the sparse factor */
+    _Alignas(64) float sparse[COLUMNS * ROWS];  /* columns of the sparse factor, as rows */
+    const float *at;                            /* 64 rows of the sparse factor: there, or where they are */
+    int64_t ld, step;                           /* from column to column, from row to row */
+    uint64_t mask[COLUMNS];                     /* for each column, the rows where it is not zero */
+    _Alignas(64) float dense[ROWS * WIDTH_512]; /* rows of `width` */
+    int64_t width;                              /* WIDTH or WIDTH_512 */
+    struct next {                               /* rows that are worked on next, and fetched meanwhile */
         const char *at;
         int64_t bytes, stride;
     } next[2];
     int64_t next_rows, fetched;
-    bool wide; /* vectors of 512 bits are in use */
 };
 
 /* ---- the sums ------------------------------------------------------------------------------------ */
@@ -108,39 +114,62 @@ TARGET INLINE void add_rows(struct space *s, float *sums, int64_t columns, const
 }
 
 /* Adds the next row of the dense factor to the sums of one column. */
-TARGET_512 INLINE void add_row_512(const struct space *s, const float *factor, uint64_t *mask, __m512 *sum,
-                                   const int vectors)
+TARGET_512 INLINE uint64_t add_row_512(const float *dense, const float *factor, int64_t step, uint64_t mask,
+                                       __m512 *sum, const int vectors)
 {
-    const int row = __builtin_ctzll(*mask);
-    const __m512 by = _mm512_set1_ps(factor[row]);
+    const int64_t row = __builtin_ctzll(mask);
+    const __m512 by = _mm512_set1_ps(factor[row * step]);
     for (int v = 0; v < vectors; v++)
-        sum[v] = _mm512_fmadd_ps(by, _mm512_load_ps(s->dense + row * WIDTH + v * LANES_512), sum[v]);
-    *mask &= *mask - 1;
+        sum[v] = _mm512_fmadd_ps(by, _mm512_load_ps(dense + row * WIDTH_512 + v * LANES_512), sum[v]);
+    return mask & (mask - 1);
 }
 
-/* add_rows with AVX-512, with the same bits. Two columns take turns, because the few sums of one column would
- * wait for each other. */
+/* add_rows with AVX-512, with the same bits. */
 TARGET_512 INLINE void add_rows_512(struct space *s, float *sums, int64_t columns, const int vectors)
 {
-    for (int64_t j = 0; j < columns; j += 2) {
-        const int count = j + 1 < columns ? 2 : 1;
-        const float *factor[2] = {s->at + j * s->ld, s->at + (j + count - 1) * s->ld};
-        float *to = sums + j * WIDTH;
+    const int64_t step = s->step;
+    for (int64_t j = 0; j < columns; j++) {
+        const float *factor = s->at + j * s->ld;
+        float *to = sums + j * WIDTH_512;
+        __m512 sum[WIDTH_512 / LANES_512];
         if (j % FETCH == 0)
             fetch(s);
-        uint64_t mask[2] = {s->mask[j], count == 2 ? s->mask[j + 1] : 0};
-        __m512 sum[2][WIDTH / LANES_512];
-        for (int c = 0; c < 2; c++)
-            for (int v = 0; v < vectors; v++)
-                sum[c][v] = _mm512_load_ps(to + (c < count ? c : 0) * WIDTH + v * LANES_512);
-        while (mask[0] != 0 && mask[1] != 0)
-            for (int c = 0; c < 2; c++)
-                add_row_512(s, factor[c], &mask[c], sum[c], vectors);
-        for (int c = 0; c < count; c++) {
-            while (mask[c] != 0)
-                add_row_512(s, factor[c], &mask[c], sum[c], vectors);
-            for (int v = 0; v < vectors; v++)
-                _mm512_store_ps(to + c * WIDTH + v * LANES_512, sum[c][v]);
+        uint64_t mask = s->mask[j];
+        for (int v = 0; v < vectors; v++)
+            sum[v] = _mm512_load_ps(to + v * LANES_512);
+        while (mask != 0)
+            mask = add_row_512(s->dense, factor, step, mask, sum, vectors);
+        for (int v = 0; v < vectors; v++)
+            _mm512_store_ps(to + v * LANES_512, sum[v]);
+    }
+}
+
+/* The same for few sums of a column, which would wait for each other: two columns take turns. */
+TARGET_512 INLINE void add_narrow_rows_512(struct space *s, float *sums, int64_t columns, const int vectors,
+                                           const int64_t step)
+{
+    for (int64_t j = 0; j < columns; j += 2) {
+        const float *one = s->at + j * s->ld, *two = one + s->ld;
+        float *to = sums + j * WIDTH_512;
+        __m512 a[WIDTH / LANES_512], b[WIDTH / LANES_512];
+        if (j % FETCH == 0)
+            fetch(s);
+        uint64_t m = s->mask[j], n = j + 1 < columns ? s->mask[j + 1] : 0;
+        for (int v = 0; v < vectors; v++) {
+            a[v] = _mm512_load_ps(to + v * LANES_512);
+            b[v] = _mm512_load_ps(to + WIDTH_512 + v * LANES_512);
+        }
+        while (m != 0 && n != 0) {
+            m = add_row_512(s->dense, one, step, m, a, vectors);
+            n = add_row_512(s->dense, two, step, n, b, vectors);
+        }
+        while (m != 0)
+            m = add_row_512(s->dense, one, step, m, a, vectors);
+        while (n != 0)
+            n = add_row_512(s->dense, two, step, n, b, vectors);
+        for (int v = 0; v < vectors; v++) {
+            _mm512_store_ps(to + v * LANES_512, a[v]);
+            _mm512_store_ps(to + WIDTH_512 + v * LANES_512, b[v]);
         }
     }
 }
@@ -148,17 +177,21 @@ TARGET_512 INLINE void add_rows_512(struct space *s, float *sums, int64_t column
 TARGET_512 static void add_panel_512(struct space *s, float *sums, int64_t columns, int64_t width)
 {
     if (width <= 2 * LANES_512)
-        add_rows_512(s, sums, columns, 2);
+        add_narrow_rows_512(s, sums, columns, 2, s->step);
+    else if (width <= 3 * LANES_512 && s->step == 1)
+        add_narrow_rows_512(s, sums, columns, 3, 1);
     else if (width <= 3 * LANES_512)
-        add_rows_512(s, sums, columns, 3);
+        add_narrow_rows_512(s, sums, columns, 3, s->step);
+    else if (width <= 4 * LANES_512)
+        add_narrow_rows_512(s, sums, columns, 4, s->step);
     else
-        add_rows_512(s, sums, columns, WIDTH / LANES_512);
+        add_rows_512(s, sums, columns, WIDTH_512 / LANES_512);
 }
 
 /* The number of vectors is a constant in each call, so that the sums are in registers. */
 TARGET static void add_panel(struct space *s, float *sums, int64_t columns, int64_t width)
 {
-    if (s->wide)
+    if (s->width == WIDTH_512)
         add_panel_512(s, sums, columns, width);
     else if (width <= 3 * LANES)
         add_rows(s, sums, columns, 3);
@@ -206,6 +239,36 @@ TARGET static void transpose(const float *from, int64_t ld, int64_t rows, int64_
         }
 }
 
+/* Finds what is not zero in 64 rows and 16 columns of the sparse factor. */
+TARGET_512 INLINE void look_512(uint64_t *mask, const float *at, int64_t ld, int64_t rows, int64_t cols)
+{
+    _Alignas(64) uint16_t found[ROWS] = {0}; /* a bit for each column */
+    const __mmask16 these = (__mmask16)((1U << pst_min_i64(cols, LANES_512)) - 1);
+    for (int64_t i = 0; i < rows; i++)
+        found[i] = _mm512_mask_cmp_ps_mask(these, _mm512_maskz_loadu_ps(these, at + i * ld),
+                                           _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    const __m512i first = _mm512_load_si512(found), last = _mm512_load_si512(found + ROWS / 2);
+    for (int byte = 0; byte < 2; byte++) {
+        const __m128i by = _mm_cvtsi32_si128(8 * byte);
+        const __m512i rows64 =
+            _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(_mm512_srl_epi16(first, by))),
+                               _mm512_cvtepi16_epi8(_mm512_srl_epi16(last, by)), 1); /* a byte for each row */
+        for (int bit = 0; bit < 8; bit++)
+            mask[8 * byte + bit] = _mm512_movepi8_mask(_mm512_sll_epi16(rows64, _mm_cvtsi32_si128(7 - bit)));
+    }
+}
+
+/* take_sparse with AVX-512, which uses the columns where they are. A copy would be a quarter slower. */
+TARGET_512 static void take_columns_512(struct space *s, const float *at, int64_t ld, int64_t rows,
+                                        int64_t cols)
+{
+    s->at = at;
+    s->ld = 1;
+    s->step = ld;
+    for (int64_t j = 0; j < cols; j += LANES_512)
+        look_512(s->mask + j, at + j, ld, rows, cols - j);
+}
+
 /* What makes `cols` sums: their factors for 64 rows of the dense factor. Those that are missing are zeros,
  * which are left out. */
 TARGET static void take_sparse(struct space *s, const struct job *job, int64_t row, int64_t rows, int64_t col,
@@ -213,6 +276,10 @@ TARGET static void take_sparse(struct space *s, const struct job *job, int64_t r
 {
     const struct factor *f = job->sparse;
     const bool whole = rows == ROWS;
+    if (!job->by_rows && s->width == WIDTH_512) {
+        take_columns_512(s, f->at + row * f->ld + col, f->ld, rows, cols);
+        return;
+    }
     if (!whole)
         memset(s->sparse, 0, (size_t)cols * ROWS * sizeof *s->sparse);
     if (!job->by_rows)
@@ -221,14 +288,31 @@ TARGET static void take_sparse(struct space *s, const struct job *job, int64_t r
         memcpy(s->sparse + j * ROWS, f->at + (col + j) * f->ld + row, (size_t)rows * sizeof *s->sparse);
     s->at = job->by_rows && whole ? f->at + col * f->ld + row : s->sparse;
     s->ld = job->by_rows && whole ? f->ld : ROWS;
+    s->step = 1;
     for (int64_t j = 0; j < cols; j++)
         s->mask[j] = nonzeros(s->at + j * s->ld);
+}
+
+TARGET_512 static void take_dense_512(struct space *s, const float *at, int64_t ld, int64_t rows,
+                                      int64_t cols)
+{
+    const int64_t width = cols > WIDTH ? WIDTH_512 : WIDTH;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < width; j += LANES_512) {
+            const int64_t left = pst_max_i64(0, pst_min_i64(cols - j, LANES_512));
+            _mm512_store_ps(s->dense + i * WIDTH_512 + j,
+                            _mm512_maskz_loadu_ps((__mmask16)((1U << left) - 1), at + i * ld + j));
+        }
 }
 
 /* Columns that are missing have zeros. A copy of a constant size needs no call. */
 TARGET static void take_dense(struct space *s, const struct factor *f, int64_t row, int64_t rows, int64_t col,
                               int64_t cols)
 {
+    if (s->width == WIDTH_512) {
+        take_dense_512(s, f->at + row * f->ld + col, f->ld, rows, cols);
+        return;
+    }
     for (int64_t i = 0; i < rows; i++) {
         const float *from = f->at + (row + i) * f->ld + col;
         float *to = s->dense + i * WIDTH;
@@ -288,27 +372,40 @@ static void put(const float *x, int64_t ld, int64_t rows, int64_t cols, float be
 TARGET static void product(struct space *s, const struct job *job, int64_t col, int64_t cols, int64_t from,
                            int64_t width)
 {
-    for (int64_t p = 0; p * WIDTH < width; p++)
-        memset(s->sums[p], 0, (size_t)cols * WIDTH * sizeof *s->sums[p]);
+    const int64_t part = s->width;
+    for (int64_t p = 0; p * part < width; p++)
+        memset(s->sums + p * COLUMNS * part, 0, (size_t)(cols * part) * sizeof *s->sums);
     for (int64_t row = 0; row < job->k; row += ROWS) {
         const int64_t rows = pst_min_i64(ROWS, job->k - row);
         take_sparse(s, job, row, rows, col, cols);
         look_ahead(s, job, row, col, cols, from, width);
-        for (int64_t p = 0; p * WIDTH < width; p++) {
-            const int64_t w = pst_min_i64(WIDTH, width - p * WIDTH);
-            take_dense(s, job->dense, row, rows, from + p * WIDTH, w);
-            add_panel(s, s->sums[p], cols, w);
+        for (int64_t p = 0; p * part < width; p++) {
+            const int64_t w = pst_min_i64(part, width - p * part);
+            take_dense(s, job->dense, row, rows, from + p * part, w);
+            add_panel(s, s->sums + p * COLUMNS * part, cols, w);
         }
     }
-    for (int64_t p = 0; p * WIDTH < width; p++) {
-        const int64_t at = from + p * WIDTH, w = pst_min_i64(WIDTH, width - p * WIDTH);
-        if (job->turned) {
-            transpose(s->sums[p], WIDTH, cols, w, s->sparse, COLUMNS);
-            put(s->sparse, COLUMNS, w, cols, job->beta, job->c + at * job->ldc + col, job->ldc);
-        } else {
-            put(s->sums[p], WIDTH, cols, w, job->beta, job->c + col * job->ldc + at, job->ldc);
+    for (int64_t p = 0; p * part < width; p++) {
+        const int64_t at = from + p * part, w = pst_min_i64(part, width - p * part);
+        const float *sums = s->sums + p * COLUMNS * part;
+        for (int64_t j = 0; job->turned && j < w; j += ROWS) { /* as many rows of sums as `sparse` holds */
+            const int64_t some = pst_min_i64(ROWS, w - j);
+            transpose(sums + j, part, cols, some, s->sparse, COLUMNS);
+            put(s->sparse, COLUMNS, some, cols, job->beta, job->c + (at + j) * job->ldc + col, job->ldc);
         }
+        if (!job->turned)
+            put(sums, part, cols, w, job->beta, job->c + col * job->ldc + at, job->ldc);
     }
+}
+
+/* The largest share for which zeros are left out, in percent. */
+static int64_t most_of(bool wide, bool by_rows, int64_t width)
+{
+    if (!wide)
+        return by_rows ? SHARE_ROWS : SHARE_COLUMNS;
+    if (width <= WIDTH)
+        return by_rows ? SHARE_ROWS_NARROW : SHARE_COLUMNS_NARROW;
+    return by_rows ? SHARE_ROWS_512 : SHARE_COLUMNS_512;
 }
 
 bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
@@ -318,11 +415,10 @@ bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, 
         return false;
     const int64_t of_a = ta ? share_of(a, lda, k, m) : share_of(a, lda, m, k);
     const int64_t of_b = ta ? share_of(b, ldb, k, n) : 101; /* more than A: A is the sparse factor */
-    const int64_t most = (ta ? SHARE_COLUMNS : SHARE_ROWS) * (wide ? SHARE_512 : 100) / 100;
-    if (pst_min_i64(of_a, of_b) > most)
+    const bool turned = of_b <= of_a;
+    if (pst_min_i64(of_a, of_b) > most_of(wide, !ta, turned ? m : n))
         return false;
     const struct factor left = {a, lda, m}, right = {b, ldb, n};
-    const bool turned = of_b <= of_a;
     const struct job job = {.sparse = turned ? &right : &left,
                             .dense = turned ? &left : &right,
                             .by_rows = !ta,
@@ -332,11 +428,11 @@ bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, 
                             .c = c,
                             .ldc = ldc};
     struct space space;
-    space.wide = wide;
+    space.width = wide ? WIDTH_512 : WIDTH;
     for (int64_t col = 0; col < job.sparse->cols; col += COLUMNS)
-        for (int64_t from = 0; from < job.dense->cols; from += (int64_t)PANELS * WIDTH)
+        for (int64_t from = 0; from < job.dense->cols; from += PANEL)
             product(&space, &job, col, pst_min_i64(COLUMNS, job.sparse->cols - col), from,
-                    pst_min_i64((int64_t)PANELS * WIDTH, job.dense->cols - from));
+                    pst_min_i64(PANEL, job.dense->cols - from));
     return true;
 }
 
@@ -344,7 +440,8 @@ bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, 
 bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                         int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    const bool wide = __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("amdfam19h");
+    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      !__builtin_cpu_is("amdfam19h");
     return pst_products_zeros_by(wide, ta, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
