@@ -10,11 +10,12 @@
 
 #include "common/error.h"
 #include "common/store/store.h"
+#include "common/util/hugepage.h"
 #include "stages/lib/plan/hotness_edges.h"
 #include "stages/lib/plan/hotness_impl.h"
 
 #define READ_BYTES ((uint64_t)4 << 20) /* of the edges, at a time: a drive's full rate */
-#define AHEAD 16                       /* entries ahead whose sums are prefetched */
+#define AHEAD 64                       /* entries ahead whose sums are prefetched */
 #define SUMS_MIN 4096 /* vertices of a pass, at least: a smaller limit than this does not save memory */
 
 const char *pst_hotness_source_name(enum pst_hotness_source source)
@@ -77,6 +78,30 @@ static pst_rc find_equal(const struct pass *pass, int64_t e, int64_t end, int64_
     return rc;
 }
 
+/* Adds `factor` to the neighbours of v from entry e on, as long as they are in the window, exist, and are no
+ * equal ones. Returns the entry before which it stopped. entry_bytes is a constant in each call. */
+static inline __attribute__((always_inline)) int64_t
+spread_plain(const struct pass *pass, int64_t v, int64_t e, int64_t end, double factor, int entry_bytes)
+{
+    const struct pst_hotness_edges *edges = pass->edges;
+    const int64_t stop = e < edges->first ? e : pst_min_i64(end, edges->end);
+    const int64_t vertices = pass->in->graph->vertices;
+    int64_t u = e < stop ? pst_hotness_entry(edges, e, entry_bytes) : 0, after;
+    for (; e < stop; e++, u = after) {
+        after = e + 1 < edges->end ? pst_hotness_entry(edges, e + 1, entry_bytes) : u;
+        if ((e + 1 < end && after == u) || u < 0 || u >= vertices)
+            break;
+        if (e + AHEAD < edges->end) {
+            const int64_t ahead = pst_hotness_entry(edges, e + AHEAD, entry_bytes) - pass->first;
+            if ((uint64_t)ahead < (uint64_t)pass->n)
+                __builtin_prefetch(pass->sums + ahead, 1);
+        }
+        if (u != v && (uint64_t)(u - pass->first) < (uint64_t)pass->n)
+            pass->sums[u - pass->first] += factor;
+    }
+    return e;
+}
+
 /* Adds v's factor to each of its neighbours. Equal entries of a list are beside each other. */
 static pst_rc spread(const struct pass *pass, int64_t v)
 {
@@ -85,9 +110,10 @@ static pst_rc spread(const struct pass *pass, int64_t v)
     double single, factor;
     pst_rc rc = log_factor(pass, v, 1, &single);
     for (int64_t e = graph->indptr[v], next, u; e < end && rc == PST_OK; e = next) {
-        const int64_t ahead = pst_hotness_edges_peek(pass->edges, e + AHEAD) - pass->first;
-        if (ahead >= 0 && ahead < pass->n)
-            __builtin_prefetch(pass->sums + ahead, 1);
+        next = graph->index_bytes == 4 ? spread_plain(pass, v, e, end, single, 4)
+                                       : spread_plain(pass, v, e, end, single, 8);
+        if (next > e)
+            continue;
         rc = find_equal(pass, e, end, &u, &next);
         if (rc != PST_OK)
             return rc;
@@ -172,7 +198,7 @@ pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
     const int64_t vertices = in->graph->vertices;
     const int64_t fit = (int64_t)(in->memory_bytes / sizeof(double));
     const int64_t room = pst_min_i64(vertices, pst_max_i64(fit, SUMS_MIN));
-    double *sums = malloc((size_t)room * sizeof *sums + 1);
+    double *sums = pst_hugepage_alloc((uint64_t)room * sizeof *sums);
     if (sums == NULL)
         return pst_fail(PST_E_NOMEM,
                         "out of memory: cannot allocate the sums of %" PRId64

@@ -1,6 +1,7 @@
 /* hotness_edges.h: the entries of all lists in ascending order, from memory or from the dataset's file. From
  * the file, a window of bounded size moves over them with direct reads, so the page cache and the mapped file
- * are not used. A file system without direct reads gives them through the page cache, which then drops them.
+ * are not used. A thread reads the next window while the caller works on this one. A file system without
+ * direct reads gives them through the page cache, which then drops them.
  *
  * Owner: pst_hotness_edges_close releases what ..._open took, and accepts a zeroed struct. Threads: one. */
 #ifndef PST_HOTNESS_EDGES_H
@@ -12,34 +13,30 @@
 PST_BEGIN_DECLS
 
 struct pst_array;
+struct pst_hotness_reader; /* the thread, and both windows */
 
 struct pst_hotness_edges {
     const struct pst_array *file; /* NULL: all entries are in memory */
     const void *entries;          /* first to end - 1 */
     int entry_bytes;              /* 4 or 8 */
     int64_t first, end, all;
-    int fd;
-    bool direct;
-    char *window;
-    uint64_t window_bytes;
+    struct pst_hotness_reader *reader; /* of the file */
 };
 
-/* file: the dataset's indices, or NULL to use graph->indices. window_bytes: of a read, at least a page.
- * PST_E_IO, PST_E_NOMEM. */
+/* file: the dataset's indices, or NULL to use graph->indices. window_bytes: of a read, at least a page; two
+ * windows are in memory. PST_E_IO, PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_hotness_edges_open(struct pst_hotness_edges *e, const struct pst_csc *graph,
                                                    const struct pst_array *file, uint64_t window_bytes);
 PST_API void pst_hotness_edges_close(struct pst_hotness_edges *e);
 
-/* Moves the window, so that it begins with entry `at`, 0 <= at < all. PST_E_IO. */
+/* Moves the window, so that it has entry `at`, 0 <= at < all. PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at);
 
-/* Entry `at`, if it is in the window, else -1. */
-static inline int64_t pst_hotness_edges_peek(const struct pst_hotness_edges *e, int64_t at)
+/* Entry `at`, which is in the window. */
+static inline int64_t pst_hotness_entry(const struct pst_hotness_edges *e, int64_t at, int entry_bytes)
 {
-    if (at < e->first || at >= e->end)
-        return -1;
-    return e->entry_bytes == 4 ? ((const int32_t *)e->entries)[at - e->first]
-                               : ((const int64_t *)e->entries)[at - e->first];
+    return entry_bytes == 4 ? ((const int32_t *)e->entries)[at - e->first]
+                            : ((const int64_t *)e->entries)[at - e->first];
 }
 
 /* *value = entry `at`. */
@@ -50,7 +47,7 @@ static inline pst_rc pst_hotness_edges_get(struct pst_hotness_edges *e, int64_t 
         if (rc != PST_OK)
             return rc;
     }
-    *value = pst_hotness_edges_peek(e, at);
+    *value = pst_hotness_entry(e, at, e->entry_bytes);
     return PST_OK;
 }
 
