@@ -156,7 +156,7 @@ def an_epoch_takes_as_long_as_its_drive_or_its_training():
 def fifty_kills():
     with Place() as p:
         data, rng, during, compared = knowledge_graph(p), random.Random(11), 0, 0
-        slow = ["--set", "stages.disk.params.fault_delay_us=3000"]
+        slow = ["--set", "stages.disk.params.fault_delay_us=10000"]
         args = ["--with", PARTITIONED, *settings(2, **{"params.partitions": 5, "params.buffer": 3, "params.piece": "4KiB"}), "--epochs", 12]
         want = p.run(MARIUS, *args, data=data).report["weights_digest"]
         for kill in range(KILLS):
