@@ -147,7 +147,8 @@ def an_epoch_takes_as_long_as_its_drive_or_its_training():
                 training, moving = memory["epochs"][0]["seconds"], r["io"]["bytes"] / rate
                 ratio = r["epochs"][0]["seconds"] / max(training, moving)
                 print(f"# {os.path.basename(pipeline)}, bound by {bound}: epoch {r['epochs'][0]['seconds']:.2f} s, the drive {moving:.2f} s, "
-                      f"training {training:.2f} s: {ratio:.3f}; batches waited {r['exchange']['waited_s']:.2f} s", flush=True)
+                      f"training {training:.2f} s: {ratio:.3f}; batches waited {r['exchange']['waited_s']:.2f} s; processor time: "
+                      + ", ".join(f"{name} {p['cpu_s']:.1f} s" for name, p in r["processes"].items()), flush=True)
                 missed += [(pipeline, bound, ratio)] if ratio > MOST else []
         assert not missed, missed
 
