@@ -57,9 +57,9 @@ def training(lab, **more):
     return {"batch": s["batch"], "chunks": 1, "negatives": s["negatives"], "dim": s["dim"], "threads": 1, "evaluate": "never", **more}
 
 
-def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", staleness=16, epochs=None, fields=None, vertices=None, **more):
-    """The report of a run of marius.json. vertices: None for the size's; `more`: parameters of the store."""
-    cores = {"edges": lab.drive_core, "store": lab.drive_core, "embedder": lab.train_core}
+def marius(lab, density, partitions=1, buffer=2, dilate=None, order="beta", staleness=16, epochs=None, fields=None, vertices=None, store_core=None, **more):
+    """The report of a run of marius.json. vertices: None for the size's; store_core: None for the drive's; `more`: parameters of the store."""
+    cores = {"edges": lab.drive_core, "store": lab.drive_core if store_core is None else store_core, "embedder": lab.train_core}
     fields = {"links[1].slots": staleness, **(fields or {})}
     common = training(lab)
     store = {"evaluate": common.pop("evaluate"), **more}
