@@ -78,8 +78,9 @@ static pst_rc find_equal(const struct pass *pass, int64_t e, int64_t end, int64_
     return rc;
 }
 
-/* Adds `factor` to the neighbours of v from entry e on, as long as they are in the window, exist, and are no
- * equal ones. Returns the entry before which it stopped. entry_bytes is a constant in each call. */
+/* Adds `factor` to the neighbours of v from entry e on. Returns the entry before which it stopped: at the end
+ * of the window, at a neighbour that does not exist, or at two equal ones. entry_bytes is a constant in each
+ * call. */
 static inline __attribute__((always_inline)) int64_t
 spread_plain(const struct pass *pass, int64_t v, int64_t e, int64_t end, double factor, int entry_bytes)
 {

@@ -107,9 +107,10 @@ pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at)
         fill(r, &r->now, begin & ~(uint64_t)(PST_PAGE - 1));
     }
     const struct window *w = &r->now;
-    errno = w->error;
-    if (w->error != 0)
+    if (w->error != 0) {
+        errno = w->error;
         return pst_fail_errno("cannot read the edges %s at byte %" PRIu64, e->file->path, w->from + w->bytes);
+    }
     if (!has(w, begin, size))
         return pst_fail(PST_E_IO,
                         "%s ends before edge %" PRId64 " of %" PRId64
