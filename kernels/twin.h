@@ -279,6 +279,13 @@ struct pst_twin_sums;
 #define PST_TWIN_SUMS_ID_BYTES 128
 #define PST_TWIN_FACTOR_MAX 2 /* matrices of a factor, and products of gemm_sums */
 
+/* A matrix: rows that are ld numbers apart. bf16: NULL, or the numbers are in bfloat16, and there. */
+struct pst_twin_view {
+    const pst_real *at;
+    const uint16_t *bf16;
+    int64_t ld;
+};
+
 struct pst_twin {
     uint64_t bytes;                     /* size of this structure; a different size means a different build */
     const char *name;                   /* "cpu", "cuda", "cuda on the host" */
@@ -342,17 +349,19 @@ struct pst_twin {
      * A factor is a matrix that several products multiply by before it changes, for example a weight during a
      * step. factor_set takes the values of `count` matrices of (rows,cols), without gaps, one below the
      * other, and makes *factor if it is NULL. While no factor_set runs, any thread can multiply by it.
-     * gemm_factor: C(m,n) = A op(B) + beta C, where A consists of `count` matrices side by side. With tb,
-     * count must be 1. */
+     * gemm_factor: C(m,n) = A op(B) + beta C, where A consists of the `count` matrices a, side by side. With
+     * tb, count must be 1. */
     void (*factor_set)(struct pst_twin_factor **factor, const pst_real *const *from, int count, int64_t rows,
                        int64_t cols);
     void (*factor_free)(struct pst_twin_factor *factor); /* NULL: does nothing */
-    void (*gemm_factor)(bool tb, int64_t m, const pst_real *const *a, const int64_t *lda,
-                        const struct pst_twin_factor *b, pst_real beta, pst_real *c, int64_t ldc);
+    void (*gemm_factor)(bool tb, int64_t m, const struct pst_twin_view *a, const struct pst_twin_factor *b,
+                        pst_real beta, pst_real *c, int64_t ldc);
     /* C[i](m,n) = A[i]' B + beta C[i], for i < count: the sum is over k rows. */
-    void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const pst_real *const *a,
-                      const int64_t *lda, const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c,
-                      int64_t ldc);
+    void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
+                      const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c, int64_t ldc);
+    /* Like mean, but the means are rounded, as the factor of a product. */
+    void (*mean_rounded)(const int32_t *indptr, const int32_t *indices, int64_t dsts,
+                         const struct pst_twin_view *in, uint16_t *out, int64_t ld_out, int64_t dim);
     /* C(m,n) = op(A) B + beta C without the products by zeros, of A or, with ta, of one factor. So an
      * infinity or a NaN that meets a zero is not noticed. beta is 0 or 1. False: the factors do not have
      * enough zeros for this to be faster than gemm, and C is as it was. Whether they have depends on the

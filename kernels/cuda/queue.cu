@@ -532,7 +532,8 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         graph_run,
         graph_free,
         draws_at,
-        NULL, /* factor_set and the next three: cuBLASLt rounds as it multiplies */
+        NULL, /* factor_set and the next four: cuBLASLt rounds as it multiplies */
+        NULL,
         NULL,
         NULL,
         NULL,

@@ -136,16 +136,19 @@ static void add_counts(const char *what, const int64_t *count, int layers, char 
         (void)snprintf(out + strlen(out), bytes - strlen(out), ",\"%s_%d\":%" PRId64, what, l, count[l]);
 }
 
-/* Where the threads' processor time went, and how much each layer had to do. */
+/* Where the threads' processor time went, estimated from the passes that were timed (updates: measured), and
+ * how much each layer had to do. */
 pst_rc pst_trainer_report_work(struct pst_stage *self, const struct trainer *t)
 {
     const struct pst_gnn_model *m = &t->model;
     char counts[(3 * PST_GNN_LAYERS_MAX + 1) * NUMBER_MAX] = "";
     double s[2][PST_GNN_WORK_KINDS] = {{0}};
+    const double scale = m->timed > 0 ? (double)m->passes / (double)m->timed : 0;
     for (int w = 0; w < m->config.threads; w++)
         for (int k = 0; k < 2 * PST_GNN_WORK_KINDS; k++)
             s[k / PST_GNN_WORK_KINDS][k % PST_GNN_WORK_KINDS] +=
-                m->spent[w].s[k / PST_GNN_WORK_KINDS][k % PST_GNN_WORK_KINDS];
+                m->spent[w].s[k / PST_GNN_WORK_KINDS][k % PST_GNN_WORK_KINDS] *
+                (k % PST_GNN_WORK_KINDS == PST_GNN_WORK_UPDATE ? 1 : scale);
     add_counts("rows", m->rows, m->config.layers, counts, sizeof counts);
     add_counts("sources", m->sources, m->config.layers, counts, sizeof counts);
     add_counts("edges", m->edges, m->config.layers, counts, sizeof counts);

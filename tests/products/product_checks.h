@@ -49,6 +49,14 @@ static inline double bf16(float value)
     return (double)value;
 }
 
+/* The bits of a bfloat16. */
+static inline uint16_t top_half(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
 static inline double exact(float value)
 {
     return (double)value;

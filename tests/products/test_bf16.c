@@ -26,7 +26,17 @@ static void test_gemm_bf16(void **state)
     assert_true(c[0] == 0 && c[1] == 0);
 }
 
-/* C = A op(B) + beta C by a factor of `count` matrices, whose values are set again in between. */
+/* Rounded, so that a matrix can be in bfloat16. */
+static uint16_t *rounded_array(const float *from, int64_t n)
+{
+    uint16_t *to = malloc((size_t)(n + 1) * sizeof *to);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = top_half((float)bf16(from[i]));
+    return to;
+}
+
+/* C = A op(B) + beta C by a factor of `count` matrices, whose values are set again in between. The result is
+ * the same if A is rounded before. */
 static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_t m, int64_t n, int64_t part,
                          float beta)
 {
@@ -44,8 +54,13 @@ static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_
             for (int64_t j = 0; j < n; j++)
                 found[i * ldc + j] = NAN; /* must not be read */
         memcpy(again, found, (size_t)(m * ldc) * sizeof *c);
-        twin->gemm_factor(tb, m, (const float *const *)a, lda, factor, beta, found, ldc);
-        twin->gemm_factor(tb, m, (const float *const *)a, lda, factor, beta, again, ldc);
+        uint16_t *const half[] = {rounded_array(a[0], m * lda[0]), rounded_array(a[1], m * lda[1])};
+        const struct pst_twin_view wide[] = {{.at = a[0], .ld = lda[0]}, {.at = a[1], .ld = lda[1]}};
+        const struct pst_twin_view mixed[] = {{.bf16 = half[0], .ld = lda[0]},
+                                              turn ? wide[1]
+                                                   : (struct pst_twin_view){.bf16 = half[1], .ld = lda[1]}};
+        twin->gemm_factor(tb, m, wide, factor, beta, found, ldc);
+        twin->gemm_factor(tb, m, mixed, factor, beta, again, ldc);
         assert_memory_equal(found, again, (size_t)(m * ldc) * sizeof *found);
         for (int64_t i = 0; i < m; i++) {
             for (int64_t j = 0; j < ldc; j++) {
@@ -61,6 +76,7 @@ static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_
         for (int i = 0; i < 2; i++) {
             free(a[i]);
             free(b[i]);
+            free(half[i]);
         }
     }
     twin->factor_free(factor);
@@ -69,10 +85,11 @@ static void check_factor(const struct pst_twin *twin, bool tb, int count, int64_
     free(again);
 }
 
-/* Products that share B have the same bits as products one by one. */
+/* Products that share B have the same bits as products one by one, and as those of a rounded A. */
 static void check_sums(const struct pst_twin *twin, int64_t m, int64_t n, int64_t k, float beta)
 {
-    const int64_t lda[] = {m + (int64_t)random_below(5), m + (int64_t)random_below(5)};
+    const int64_t lda[] = {m + (random_below(2) ? 0 : (int64_t)random_below(5)),
+                           m + (int64_t)random_below(5)};
     const int64_t ldb = n + (int64_t)random_below(5),
                   ldc = n + (random_below(2) ? 0 : (int64_t)random_below(5));
     float *const a[] = {random_array(k * lda[0]), random_array(k * lda[1])}, *b = random_array(k * ldb);
@@ -82,7 +99,10 @@ static void check_sums(const struct pst_twin *twin, int64_t m, int64_t n, int64_
         memcpy(want[i], found[i], (size_t)(m * ldc) * sizeof **want);
         twin->gemm(NULL, true, false, m, n, k, 1, a[i], lda[i], b, ldb, beta, want[i], ldc, 1);
     }
-    twin->gemm_sums(2, m, n, k, (const float *const *)a, lda, b, ldb, beta, found, ldc);
+    uint16_t *const half = rounded_array(a[0], k * lda[0]);
+    const struct pst_twin_view views[] = {{.bf16 = half, .ld = lda[0]}, {.at = a[1], .ld = lda[1]}};
+    twin->gemm_sums(2, m, n, k, views, b, ldb, beta, found, ldc);
+    free(half);
     for (int i = 0; i < 2; i++) {
         assert_memory_equal(found[i], want[i], (size_t)(m * ldc) * sizeof **want);
         free(found[i]);
@@ -114,12 +134,60 @@ static void test_factors_bf16(void **state)
     twin->factor_free(NULL);
 }
 
+/* Means of float32 and of bfloat16, for all numbers of columns of a vector and more, and of vectors. They are
+ * those of the plain mean, rounded. */
+static void check_mean(const struct pst_twin *twin, int64_t dim)
+{
+    enum { DSTS = 40, SOURCES = 50, DEGREES = 12 };
+    const int64_t ld = dim + (int64_t)random_below(5), ld_out = dim + (int64_t)random_below(5);
+    int32_t indptr[DSTS + 1] = {0}, indices[DSTS * DEGREES];
+    for (int d = 0; d < DSTS; d++) {
+        indptr[d + 1] = indptr[d] + (int32_t)(d % DEGREES); /* some have no neighbours */
+        for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
+            indices[e] = (int32_t)random_below(SOURCES);
+    }
+    float *const wide = random_array(SOURCES * ld), *const want = random_array(DSTS * ld_out);
+    uint16_t *const half = rounded_array(wide, SOURCES * ld), *const found =
+                                                                  malloc(DSTS * (size_t)ld_out * 2);
+    for (int narrow = 0; narrow < 2; narrow++) {
+        const struct pst_twin_view in = {.at = narrow ? NULL : wide, .bf16 = narrow ? half : NULL, .ld = ld};
+        for (int64_t i = 0; i < SOURCES * ld && narrow; i++)
+            wide[i] = (float)bf16(wide[i]);
+        twin->mean(NULL, indptr, indices, DSTS, wide, ld, want, ld_out, dim);
+        memset(found, 0xee, DSTS * (size_t)ld_out * 2);
+        twin->mean_rounded(indptr, indices, DSTS, &in, found, ld_out, dim);
+        for (int64_t d = 0; d < DSTS; d++)
+            for (int64_t j = 0; j < ld_out; j++)
+                assert_int_equal(found[d * ld_out + j],
+                                 j < dim ? top_half((float)bf16(want[d * ld_out + j])) : 0xeeee);
+    }
+    free(wide);
+    free(want);
+    free(half);
+    free(found);
+}
+
+static void test_means_bf16(void **state)
+{
+    (void)state;
+    char why[PST_TWIN_WHY_BYTES] = "";
+    const struct pst_twin *twin = pst_twin_cpu_bf16(why);
+    if (!twin) {
+        print_message("%s\n", why);
+        skip();
+    }
+    assert_null(pst_twin_cpu()->mean_rounded);
+    for (int64_t dim = 1; dim < 300; dim += dim < 140 ? 1 : 13)
+        check_mean(twin, dim);
+}
+
 int main(void)
 {
     (void)setenv("ONEDNN_MAX_CPU_ISA", "ALL", 1); /* the sanitizers' tests exclude what bfloat16 needs */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm_bf16),
         cmocka_unit_test(test_factors_bf16),
+        cmocka_unit_test(test_means_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

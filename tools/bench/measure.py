@@ -70,6 +70,14 @@ def generate(name, *args, quiet=False, kind="rmat"):
     return path
 
 
+def converted(path, dtype):
+    """A dataset with the features of another in this dtype, made once."""
+    to = f"{path}-{dtype}"
+    if not os.path.exists(os.path.join(to, "dataset.json")):
+        output([PENSTOCK, "convert", path, to, "--dtype", dtype, "--quiet"])
+    return to
+
+
 def cold(path):
     """Drops the files of a folder from the page cache, so that reads come from the drive."""
     for name in os.listdir(path):

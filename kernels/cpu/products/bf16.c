@@ -14,7 +14,13 @@
 #include <string.h>
 
 #include "kernels/cpu/onednn/bf16.h"
-#include "kernels/twin.h"
+
+bool pst_products_can_bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
+
+#ifdef PST_REAL_IS_FLOAT /* the double-precision build of the tests rounds nothing */
 
 enum {
     LANES = 16,
@@ -99,6 +105,28 @@ round_rows(uint16_t *restrict to, int64_t ld_to, const float *from, int64_t rows
     }
 }
 
+/* Puts rows of a matrix, from `row` on, into `to`. */
+static void take_rows(uint16_t *restrict to, int64_t ld_to, const struct pst_twin_view *from, int64_t row,
+                      int64_t rows, int64_t columns)
+{
+    if (from->bf16 == NULL) {
+        round_rows(to, ld_to, from->at + row * from->ld, rows, columns, from->ld);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + r * ld_to, from->bf16 + (row + r) * from->ld, (size_t)columns * sizeof *to);
+}
+
+/* The same rows without gaps: where they lie, or, if they must be rounded or have gaps, in `to`. */
+static const uint16_t *dense_rows(uint16_t *to, const struct pst_twin_view *from, int64_t row, int64_t rows,
+                                  int64_t columns)
+{
+    if (from->bf16 != NULL && from->ld == columns)
+        return from->bf16 + row * columns;
+    take_rows(to, columns, from, row, rows, columns);
+    return to;
+}
+
 /* Elements of a (k,n) matrix in the form in which by_rows and by_sums multiply by it. */
 static size_t elements_of_b(int64_t k, int64_t n)
 {
@@ -175,8 +203,9 @@ enum { PARTS_MAX = PST_TWIN_FACTOR_MAX };
 struct product {
     int64_t m, n, k;
     int parts;
-    const float *a[PARTS_MAX], *b;
-    int64_t lda[PARTS_MAX], ldb, ldc;
+    struct pst_twin_view a[PARTS_MAX];
+    const float *b;
+    int64_t ldb, ldc;
     float *c[PARTS_MAX];
     bool tb, adds;
 };
@@ -194,9 +223,10 @@ static void by_rows(const struct product *p, const uint16_t *b)
                   columns = p->k / p->parts;
     for (int64_t at = 0, m; at < p->m; at += m) {
         m = power_below(p->m - at, most);
-        uint16_t *const a = scratch(0, (size_t)(m * p->k));
-        for (int i = 0; i < p->parts; i++)
-            round_rows(a + i * columns, p->k, p->a[i] + at * p->lda[i], m, columns, p->lda[i]);
+        uint16_t *const to = scratch(0, (size_t)(m * p->k));
+        const uint16_t *const a = p->parts == 1 ? dense_rows(to, &p->a[0], at, m, columns) : to;
+        for (int i = 0; i < p->parts && p->parts > 1; i++)
+            take_rows(to + i * columns, p->k, &p->a[i], at, m, columns);
         const struct pst_onednn_shape shape = {.m = m,
                                                .n = p->n,
                                                .k = p->k,
@@ -215,14 +245,19 @@ static void by_sums(const struct product *p)
     for (int64_t at = 0, k; at < p->k; at += k, adds = true) {
         k = power_below(pst_max_i64(p->k - at, SUMMED_MIN), SUMMED_MAX);
         const int64_t rows = pst_min_i64(k, p->k - at);
-        uint16_t *const a = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, elements_of_b(k, p->n));
+        uint16_t *const to = scratch(0, (size_t)(k * p->m)), *const b = scratch(1, elements_of_b(k, p->n));
         const float *const from = p->b + at * p->ldb;
         round_b(b, in_blocks(p), &from, 1, rows, p->n, p->ldb, k);
         const struct pst_onednn_shape shape = {
             .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds, .blocked = in_blocks(p)};
         for (int i = 0; i < p->parts; i++) {
-            round_rows(a, p->m, p->a[i] + at * p->lda[i], rows, p->m, p->lda[i]);
-            memset(a + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *a);
+            const uint16_t *a = to;
+            if (rows == k) {
+                a = dense_rows(to, &p->a[i], at, rows, p->m);
+            } else {
+                take_rows(to, p->m, &p->a[i], at, rows, p->m);
+                memset(to + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *to);
+            }
             run(&shape, a, b, p->c[i]);
         }
     }
@@ -253,11 +288,6 @@ static void scale(float *c, int64_t ldc, int64_t m, int64_t n, float beta)
         memset(c + i * ldc, 0, (size_t)n * sizeof *c);
 }
 
-bool pst_products_can_bf16(void)
-{
-    return __builtin_cpu_supports("avx512bf16");
-}
-
 void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc, int threads)
@@ -274,7 +304,17 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
         return;
     }
     begin();
-    const struct product p = {m, n, k, 1, {a}, b, {lda}, ldb, ldc, {c}, tb, beta == 1};
+    const struct product p = {.m = m,
+                              .n = n,
+                              .k = k,
+                              .parts = 1,
+                              .a = {{.at = a, .ld = lda}},
+                              .b = b,
+                              .ldb = ldb,
+                              .ldc = ldc,
+                              .c = {c},
+                              .tb = tb,
+                              .adds = beta == 1};
     if (ta)
         by_sums(&p);
     else
@@ -331,7 +371,7 @@ void pst_products_factor_free(struct pst_twin_factor *f)
     free(f);
 }
 
-void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int64_t *lda,
+void pst_products_by_factor(bool tb, int64_t m, const struct pst_twin_view *a,
                             const struct pst_twin_factor *b, float beta, float *c, int64_t ldc)
 {
     struct product p = {.m = m,
@@ -344,15 +384,14 @@ void pst_products_by_factor(bool tb, int64_t m, const float *const *a, const int
                         .adds = beta == 1};
     assert(m >= 0 && ldc >= p.n && (beta == 0 || beta == 1) && !(tb && b->count > 1));
     for (int i = 0; i < b->count; i++) {
-        assert(lda[i] >= p.k / b->count);
+        assert(a[i].ld >= p.k / b->count);
         p.a[i] = a[i];
-        p.lda[i] = lda[i];
     }
     begin();
     by_rows(&p, in_blocks(&p) ? b->blocks : b->by_rows);
 }
 
-void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *const *a, const int64_t *lda,
+void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
                        const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc)
 {
     struct product p = {
@@ -360,9 +399,8 @@ void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *
     assert(count >= 1 && count <= PARTS_MAX && m >= 0 && n >= 0 && k >= 0 && ldb >= n && ldc >= n);
     assert(beta == 0 || beta == 1);
     for (int i = 0; i < count; i++) {
-        assert(lda[i] >= m);
+        assert(a[i].ld >= m);
         p.a[i] = a[i];
-        p.lda[i] = lda[i];
         p.c[i] = c[i];
         if (k == 0)
             scale(c[i], ldc, m, n, beta);
@@ -371,3 +409,4 @@ void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const float *
     if (m > 0 && n > 0)
         by_sums(&p);
 }
+#endif

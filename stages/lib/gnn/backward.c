@@ -100,36 +100,37 @@ static struct tile tile_of(const struct step *s, int64_t number, int64_t rows, i
 }
 
 /* A tile of a' grad, for which the zeros that activations and dropout made are left out if that is faster. */
-static void multiply_tile(const struct step *s, const struct tile *t, struct view a, const pst_real *grad,
-                          int64_t ld)
+static void multiply_tile(const struct step *s, const struct tile *t, struct pst_twin_view a,
+                          const pst_real *grad, int64_t ld)
 {
     const int64_t rows = t->to - t->from;
-    if (!s->twin->gemm_zeros ||
-        !s->twin->gemm_zeros(true, t->m, t->n, rows, a.at, a.ld, grad, ld, t->beta, t->sum, t->cols))
+    if (a.bf16)
+        s->twin->gemm_sums(1, t->m, t->n, rows, &a, grad, ld, t->beta, &t->sum, t->cols);
+    else if (!s->twin->gemm_zeros ||
+             !s->twin->gemm_zeros(true, t->m, t->n, rows, a.at, a.ld, grad, ld, t->beta, t->sum, t->cols))
         s->twin->gemm(s->q, true, false, t->m, t->n, rows, 1, a.at, a.ld, grad, ld, t->beta, t->sum, t->cols,
                       1);
 }
 
-void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
+void pst_gnn_weight_tile(const struct step *s, int64_t number, struct pst_twin_view x, const pst_real *grad,
                          int64_t rows, int neigh, int worker)
 {
     const struct tile t = tile_of(s, number, rows, neigh);
     const int64_t ld = pst_gnn_width(t.cols);
-    TIMED(
-        s, worker, PST_GNN_WORK_WEIGHTS,
-        multiply_tile(s, &t, (struct view){x.at + t.from * x.ld + t.i, x.ld}, grad + t.from * ld + t.j, ld));
+    TIMED(s, worker, PST_GNN_WORK_WEIGHTS,
+          multiply_tile(s, &t, view_from(x, t.from, t.i), grad + t.from * ld + t.j, ld));
 }
 
-void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct view x, struct view mixed,
-                              const pst_real *grad, int64_t rows, int worker)
+void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct pst_twin_view x,
+                              struct pst_twin_view mixed, const pst_real *grad, int64_t rows, int worker)
 {
     const struct tile t = tile_of(s, number, rows, 0), u = tile_of(s, number, rows, 1);
-    const int64_t ld = pst_gnn_width(t.cols), lds[] = {x.ld, mixed.ld};
-    const pst_real *const a[] = {x.at + t.from * x.ld + t.i, mixed.at + t.from * mixed.ld + t.i};
+    const int64_t ld = pst_gnn_width(t.cols);
+    const struct pst_twin_view a[] = {view_from(x, t.from, t.i), view_from(mixed, t.from, t.i)};
     pst_real *const sum[] = {t.sum, u.sum};
-    TIMED(s, worker, PST_GNN_WORK_WEIGHTS,
-          s->twin->gemm_sums(2, t.m, t.n, t.to - t.from, a, lds, grad + t.from * ld + t.j, ld, t.beta, sum,
-                             t.cols));
+    TIMED(
+        s, worker, PST_GNN_WORK_WEIGHTS,
+        s->twin->gemm_sums(2, t.m, t.n, t.to - t.from, a, grad + t.from * ld + t.j, ld, t.beta, sum, t.cols));
 }
 
 /* The number of tasks that add up the parts of one weight's gradient. */
@@ -182,7 +183,7 @@ void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t w
     const int neigh = weight == layer->neigh;
     const int64_t ld = pst_gnn_width(columns_of(layer, neigh)), ld_x = pst_gnn_width(layer->in);
     if (n > 0)
-        pst_gnn_product(s, s->l, neigh, true, n, (struct view){grad + at * ld, ld}, add, to + at * ld_x, ld_x,
+        pst_gnn_product(s, s->l, neigh, true, n, view_at(grad + at * ld, ld), add, to + at * ld_x, ld_x,
                         worker);
 }
 

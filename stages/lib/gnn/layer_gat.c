@@ -184,6 +184,7 @@ static void backward(struct step *s)
 
 const struct pst_gnn_kind pst_gnn_kind_gat = {.name = "gat",
                                               .elu = true,
+                                              .reads_bf16 = true,
                                               .add_weights = add_weights,
                                               .take = take,
                                               .projected = projected,

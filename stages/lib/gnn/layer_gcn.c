@@ -24,7 +24,7 @@ static void prepare(void *arg, int64_t l, int worker)
                                real_at(s->model, s->pass->self_weight[l])));
 }
 
-static void aggregate(const struct step *s, int64_t at, int64_t n, struct view in, pst_real *out,
+static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
                       int64_t ld_out, int64_t dim)
 {
     const struct pst_block block = block_at(s, s->l);

@@ -163,7 +163,7 @@ static struct pst_block weighted_block(const struct step *s, const struct pst_gn
 static void mean_of_term(const struct step *s, const struct pst_gnn_view_of_term *t, int64_t first,
                          int64_t rows)
 {
-    const struct view x = s->x[s->l];
+    const struct pst_twin_view x = s->x[s->l];
     const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
     if (t->block->weight == NULL) {
         s->twin->mean(s->q, t->block->indptr + first, t->block->indices, rows, x.at, x.ld,

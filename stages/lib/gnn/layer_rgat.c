@@ -129,7 +129,7 @@ static bool is_empty(const struct relation *r)
 static void gather_input(const struct step *s, const int32_t *rows, int64_t n, int64_t columns, pst_real *to,
                          int64_t ld)
 {
-    const struct view x = s->x[s->l];
+    const struct pst_twin_view x = s->x[s->l];
     s->twin->gather(s->q, x.at, (uint64_t)x.ld * sizeof *x.at, rows, to, (uint64_t)ld * sizeof *to, NULL, n,
                     (uint64_t)columns * sizeof *to);
 }

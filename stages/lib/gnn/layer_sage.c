@@ -24,7 +24,7 @@ static void prepare(void *arg, int64_t l, int worker)
         clear(s, real_at(s->model, s->pass->self_weight[l]), s->pass->dst[l]);
 }
 
-static void aggregate(const struct step *s, int64_t at, int64_t n, struct view in, pst_real *out,
+static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
                       int64_t ld_out, int64_t dim)
 {
     const int h = block_of(s->model, s->l);
@@ -54,6 +54,7 @@ static void scatter(const struct step *s, const pst_real *grad_out, pst_real *gr
 }
 
 const struct pst_gnn_kind pst_gnn_kind_sage = {.name = "graphsage",
+                                               .reads_bf16 = true,
                                                .add_weights = add_weights,
                                                .take = take,
                                                .prepare = prepare,

@@ -2,7 +2,36 @@
  * graphsage, gcn). The sum and the product commute, so each layer does them in the cheaper order. */
 #include "stages/lib/gnn/layer.h"
 
+/* ---- sums that are rounded ------------------------------------------------------------------------ */
+
+/* Are the means of a layer rounded as they are made? Only products may read them. */
+static bool rounds_means(const struct step *s, int l)
+{
+    return s->twin->mean_rounded && makes_pairs(s, l) && !s->batch->weights[block_of(s->model, l)];
+}
+
+/* The sums over neighbours of a layer that are factors of its products, if they are made first. */
+static struct pst_twin_view mixed_of(const struct step *s, int l)
+{
+    pst_real *at = real_at(s->model, s->pass->mixed[l]);
+    struct pst_twin_view mixed = {.at = at, .ld = pst_gnn_width(s->model->layer[l].in)};
+    if (rounds_means(s, l)) {
+        mixed.at = NULL;
+        mixed.bf16 = (const uint16_t *)(const void *)at;
+    }
+    return mixed;
+}
+
 /* ---- forward ------------------------------------------------------------------------------------ */
+
+static void mean_rounded_rows(const struct step *s, int64_t at, int64_t n)
+{
+    const int h = block_of(s->model, s->l);
+    const int64_t in = s->model->layer[s->l].in, ld = pst_gnn_width(in);
+    uint16_t *mixed = (uint16_t *)(void *)real_at(s->model, s->pass->mixed[s->l]);
+    s->twin->mean_rounded(s->batch->indptr[h] + at, s->batch->indices[h], n, &s->x[s->l], mixed + at * ld, ld,
+                          in);
+}
 
 static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real *y, int64_t ld, int worker)
 {
@@ -10,27 +39,27 @@ static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real
     const struct pst_gnn_kind *kind = s->model->kind;
     const int64_t in = layer->in, out = layer->out, ld_in = pst_gnn_width(in);
     pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
-    if (s->pass->project[s->l]) {
-        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, (struct view){mixed, ld}, y, ld, out));
-        return;
-    }
-    TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, s->x[s->l], mixed, ld_in, in));
-    if (!makes_pairs(s, s->l))
-        pst_gnn_product(s, s->l, 1, false, n, (struct view){mixed + at * ld_in, ld_in}, false, y + at * ld,
-                        ld, worker);
+    if (s->pass->project[s->l])
+        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, view_at(mixed, ld), y, ld, out));
+    else if (rounds_means(s, s->l))
+        TIMED(s, worker, PST_GNN_WORK_MEANS, mean_rounded_rows(s, at, n));
+    else
+        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, s->x[s->l], mixed, ld_in, in));
+    if (!s->pass->project[s->l] && !makes_pairs(s, s->l))
+        pst_gnn_product(s, s->l, 1, false, n, view_at(mixed + at * ld_in, ld_in), false, y + at * ld, ld,
+                        worker);
 }
 
 void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const int64_t ld = pst_gnn_width(layer->out), ld_in = pst_gnn_width(layer->in), ld_x = s->x[s->l].ld;
-    const struct view x = {s->x[s->l].at + at * ld_x, ld_x},
-                      mixed = {real_at(s->model, s->pass->mixed[s->l]) + at * ld_in, ld_in};
+    const int64_t ld = pst_gnn_width(layer->out);
+    const struct pst_twin_view x = view_from(s->x[s->l], at, 0);
     pst_real *y = real_at(s->model, s->pass->y[s->l]);
     if (layer->neigh >= 0)
         aggregate_rows(s, at, n, y, ld, worker);
     if (makes_pairs(s, s->l))
-        pst_gnn_pair_product(s, n, x, mixed, y + at * ld, ld, worker);
+        pst_gnn_pair_product(s, n, x, view_from(mixed_of(s, s->l), at, 0), y + at * ld, ld, worker);
     else if (layer->self >= 0)
         pst_gnn_product(s, s->l, 0, false, n, x, layer->neigh >= 0, y + at * ld, ld, worker);
 }
@@ -65,7 +94,7 @@ static void neigh_tile(const struct step *s, int64_t number, int worker)
     if (s->pass->project[s->l])
         pst_gnn_weight_tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], 1, worker);
     else
-        pst_gnn_weight_tile(s, number, (struct view){mixed, pst_gnn_width(s->model->layer[s->l].in)}, s->grad,
+        pst_gnn_weight_tile(s, number, view_at(mixed, pst_gnn_width(s->model->layer[s->l].in)), s->grad,
                             s->pass->dst[s->l], 1, worker);
 }
 
@@ -142,9 +171,7 @@ static int64_t neigh_tiles(const struct step *s)
 
 static void pair_tile(const struct step *s, int64_t number, int worker)
 {
-    const struct view mixed = {real_at(s->model, s->pass->mixed[s->l]),
-                               pst_gnn_width(s->model->layer[s->l].in)};
-    pst_gnn_weight_tile_pair(s, number, s->x[s->l], mixed, s->grad, s->pass->dst[s->l], worker);
+    pst_gnn_weight_tile_pair(s, number, s->x[s->l], mixed_of(s, s->l), s->grad, s->pass->dst[s->l], worker);
 }
 
 /* Sum before product: the gradients of both weights, and what W_self contributes to the input's gradient. */

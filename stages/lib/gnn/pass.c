@@ -17,6 +17,10 @@
  * many multiply-adds. */
 static const double MEAN_COST = 12;
 
+/* Two readings of a thread's clock take about a microsecond, which was 3 % of a pass. So one pass in so many
+ * is timed. */
+enum { TIMED_EVERY = 8 };
+
 bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
@@ -29,9 +33,18 @@ bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int6
     return before < after;
 }
 
+/* Features in bfloat16 stay as they are if the twin multiplies in bfloat16, and only products and plain
+ * means read them. */
+static bool keeps_bf16(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
+{
+    return batch->mb.feature_dtype == PST_BF16 && model->twin->mean_rounded && model->kind->reads_bf16 &&
+           !(model->config.aggregate && batch->weights[block_of(model, 0)]);
+}
+
 static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    return model->inputs >= 0 || batch->mb.feature_dtype != PST_F32 || model->config.input_dropout > 0;
+    return model->inputs >= 0 || model->config.input_dropout > 0 ||
+           (batch->mb.feature_dtype != PST_F32 && !keeps_bf16(model, batch));
 }
 
 /* What the calls of a pass need of a device's queue, in the items of pst_device_reserve, which have room for
@@ -129,27 +142,27 @@ static void set_factors(struct step *s)
         run_tasks(s, factor_task, (int64_t)PST_GNN_FACTORS * s->model->config.layers);
 }
 
-void pst_gnn_pair_product(const struct step *s, int64_t n, struct view a, struct view b, pst_real *c,
-                          int64_t ldc, int worker)
+void pst_gnn_pair_product(const struct step *s, int64_t n, struct pst_twin_view a, struct pst_twin_view b,
+                          pst_real *c, int64_t ldc, int worker)
 {
-    const pst_real *const at[] = {a.at, b.at};
-    const int64_t ld[] = {a.ld, b.ld};
+    const struct pst_twin_view both[] = {a, b};
     TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-          s->twin->gemm_factor(false, n, at, ld, s->model->factor[s->l][PST_GNN_FACTOR_BOTH], 0, c, ldc));
+          s->twin->gemm_factor(false, n, both, s->model->factor[s->l][PST_GNN_FACTOR_BOTH], 0, c, ldc));
 }
 
 /* Features and outputs of layers can have many zeros. The products with W' are of gradients, of which those
  * of the last layer have none. */
-static void multiply(const struct step *s, bool transposed, int64_t n, int64_t m, int64_t k, struct view a,
-                     const pst_real *weight, int64_t ld, pst_real beta, pst_real *c, int64_t ldc)
+static void multiply(const struct step *s, bool transposed, int64_t n, int64_t m, int64_t k,
+                     struct pst_twin_view a, const pst_real *weight, int64_t ld, pst_real beta, pst_real *c,
+                     int64_t ldc)
 {
     if (transposed || !s->twin->gemm_zeros ||
         !s->twin->gemm_zeros(false, n, m, k, a.at, a.ld, weight, ld, beta, c, ldc))
         s->twin->gemm(s->q, false, transposed, n, m, k, 1, a.at, a.ld, weight, ld, beta, c, ldc, 1);
 }
 
-void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n, struct view a,
-                     bool adds, pst_real *c, int64_t ldc, int worker)
+void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n,
+                     struct pst_twin_view a, bool adds, pst_real *c, int64_t ldc, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[l];
     const struct pst_twin_factor *factor = s->model->factor[l][neigh];
@@ -157,7 +170,7 @@ void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, in
     const pst_real beta = adds ? 1 : 0;
     if (factor)
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
-              s->twin->gemm_factor(transposed, n, &a.at, &a.ld, factor, beta, c, ldc));
+              s->twin->gemm_factor(transposed, n, &a, factor, beta, c, ldc));
     else
         TIMED(s, worker, PST_GNN_WORK_PRODUCTS,
               multiply(s, transposed, n, transposed ? in : cols, transposed ? cols : in, a,
@@ -203,8 +216,8 @@ static void copy_task(void *arg, int64_t block, int worker)
 /* A block of a layer's input times W_neigh, before the mean. */
 static void project_rows(const struct step *s, int l, int64_t at, int64_t n, int worker)
 {
-    const int64_t ld = pst_gnn_width(s->model->layer[l].wide), ld_x = s->x[l].ld;
-    pst_gnn_product(s, l, 1, false, n, (struct view){s->x[l].at + at * ld_x, ld_x}, false,
+    const int64_t ld = pst_gnn_width(s->model->layer[l].wide);
+    pst_gnn_product(s, l, 1, false, n, view_from(s->x[l], at, 0), false,
                     real_at(s->model, s->pass->mixed[l]) + at * ld, ld, worker);
     if (s->model->kind->projected)
         TIMED(s, worker, PST_GNN_WORK_MEANS, s->model->kind->projected(s, l, at, n));
@@ -231,7 +244,7 @@ static void layer_norm_rows(const struct step *s, int64_t at, int64_t n)
 static void activate_rows(const struct step *s, int64_t at, int64_t n)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const struct view x = s->x[s->l];
+    const struct pst_twin_view x = s->x[s->l];
     const int64_t out = layer->out, ld = pst_gnn_width(out), *vertices = s->batch->vertices + at;
     pst_real *y = real_at(s->model, s->pass->y[s->l]) + at * ld;
     const pst_real *bias = layer->bias >= 0 ? s->model->on.weight + layer->bias : NULL;
@@ -379,6 +392,29 @@ static void add_figures(const struct pst_gnn_model *model, const struct pst_gnn_
                 : sum->counts[1];
 }
 
+static struct pst_twin_view input_of(const struct step *s)
+{
+    const struct pst_gnn_batch *batch = s->batch;
+    const int64_t stride = (int64_t)batch->mb.stride_bytes;
+    if (needs_copy(s->model, batch))
+        return view_at(real_at(s->model, s->pass->input), pst_gnn_width(s->model->config.in));
+    if (batch->mb.feature_dtype == PST_BF16)
+        return (struct pst_twin_view){.bf16 = batch->features, .ld = stride / (int64_t)sizeof(uint16_t)};
+    return view_at(batch->features, stride / (int64_t)sizeof(pst_real));
+}
+
+/* The first pass warms up. It counts only if it is the only one. */
+static void begin_timing(struct pst_gnn_model *model)
+{
+    const int64_t pass = model->passes++;
+    model->timing = pass == 0 || pass % TIMED_EVERY == 1;
+    if (pass == 1) {
+        memset(model->spent, 0, (size_t)model->config.threads * sizeof *model->spent);
+        model->timed = 0;
+    }
+    model->timed += model->timing;
+}
+
 /* Both halves of a pass. sum: of a head; and on the CPU, of the blocks. On a device the figures without a
  * head are left where figures_of says: there is one block. */
 static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
@@ -386,15 +422,13 @@ static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
     struct pst_gnn_model *model = s->model;
     const struct pst_gnn_pass *pass = s->pass;
     const int layers = model->config.layers;
+    begin_timing(model);
     s->twin = model->twin;
     s->q = model->q;
     s->grad = real_at(model, pass->grad[0]);
-    s->x[0] =
-        needs_copy(model, s->batch)
-            ? (struct view){real_at(model, pass->input), pst_gnn_width(model->config.in)}
-            : (struct view){s->batch->features, (int64_t)(s->batch->mb.stride_bytes / sizeof(pst_real))};
+    s->x[0] = input_of(s);
     for (int l = 1; l < layers; l++)
-        s->x[l] = (struct view){real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in)};
+        s->x[l] = view_at(real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in));
     for (int l = 0; l < layers; l++) {
         model->rows[l] += pass->dst[l];
         model->sources[l] += pass->src[l];

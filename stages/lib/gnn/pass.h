@@ -7,18 +7,15 @@
 #include "stages/lib/gnn/model.h"
 #include "common/util/clock.h"
 
-/* Calls, and adds the thread's processor time to the account of this kind of work. */
+/* Calls, and adds the thread's processor time to the account of this kind of work if the pass is timed. */
 #define TIMED(step, worker, kind, call)                                                                      \
     do {                                                                                                     \
-        const double before_s = pst_clock_thread_s();                                                        \
+        const bool timing = (step)->model->timing;                                                           \
+        const double before_s = timing ? pst_clock_thread_s() : 0;                                           \
         call;                                                                                                \
-        pst_gnn_spend(step, worker, kind, before_s);                                                         \
+        if (timing)                                                                                          \
+            pst_gnn_spend(step, worker, kind, before_s);                                                     \
     } while (0)
-
-struct view { /* a matrix: the input of a layer */
-    const pst_real *at;
-    int64_t ld;
-};
 
 /* What all tasks of a pass share. */
 struct step {
@@ -27,16 +24,29 @@ struct step {
     struct pst_queue *q;
     const struct pst_gnn_batch *batch;
     const struct pst_gnn_pass *pass;
-    struct view x[PST_GNN_LAYERS_MAX]; /* the input of each layer */
-    int l;                             /* the layer that tasks work on */
-    bool backward;                     /* the half of the pass */
-    pst_real *grad, *grad_x;           /* of its output, of its input */
+    struct pst_twin_view x[PST_GNN_LAYERS_MAX]; /* the input of each layer */
+    int l;                                      /* the layer that tasks work on */
+    bool backward;                              /* the half of the pass */
+    pst_real *grad, *grad_x;                    /* of its output, of its input */
 };
 
 /* Adds the thread's processor time since `before_s`. */
 static inline void pst_gnn_spend(const struct step *s, int worker, enum pst_gnn_work kind, double before_s)
 {
     s->model->spent[worker].s[s->backward][kind] += pst_clock_thread_s() - before_s;
+}
+
+static inline struct pst_twin_view view_at(const pst_real *at, int64_t ld)
+{
+    return (struct pst_twin_view){.at = at, .ld = ld};
+}
+
+/* The matrix from a row and a column on. */
+static inline struct pst_twin_view view_from(struct pst_twin_view m, int64_t row, int64_t column)
+{
+    const int64_t at = row * m.ld + column;
+    return (struct pst_twin_view){
+        .at = m.at ? m.at + at : NULL, .bf16 = m.bf16 ? m.bf16 + at : NULL, .ld = m.ld};
 }
 
 static inline pst_real *real_at(const struct pst_gnn_model *model, size_t offset)
@@ -136,11 +146,11 @@ static inline bool makes_pairs(const struct step *s, int l)
 }
 
 /* C = A W_self + B W_neigh for n rows of layer s->l, if makes_pairs. */
-void pst_gnn_pair_product(const struct step *s, int64_t n, struct view a, struct view b, pst_real *c,
-                          int64_t ldc, int worker);
+void pst_gnn_pair_product(const struct step *s, int64_t n, struct pst_twin_view a, struct pst_twin_view b,
+                          pst_real *c, int64_t ldc, int worker);
 /* C = A W, or A W' if transposed, or C += the same if it adds, for n rows, where W is a weight of layer l. */
-void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n, struct view a,
-                     bool adds, pst_real *c, int64_t ldc, int worker);
+void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n,
+                     struct pst_twin_view a, bool adds, pst_real *c, int64_t ldc, int worker);
 
 /* For the functions of a kind (layer.h), in the backward pass of layer s->l. neigh: of the weight
  * layer->neigh, else of layer->self. */
@@ -148,12 +158,12 @@ void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, in
 /* The number of tasks of a weight's gradient; 0: the layer does not have this weight. */
 int64_t pst_gnn_weight_tiles(const struct step *s, int neigh);
 /* One such task: one part of one tile of x' grad, over `rows` rows. */
-void pst_gnn_weight_tile(const struct step *s, int64_t number, struct view x, const pst_real *grad,
+void pst_gnn_weight_tile(const struct step *s, int64_t number, struct pst_twin_view x, const pst_real *grad,
                          int64_t rows, int neigh, int worker);
 /* Tile `number` of the gradients of both weights, if makes_pairs. x, mixed: what W_self and W_neigh multiply.
  */
-void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct view x, struct view mixed,
-                              const pst_real *grad, int64_t rows, int worker);
+void pst_gnn_weight_tile_pair(const struct step *s, int64_t number, struct pst_twin_view x,
+                              struct pst_twin_view mixed, const pst_real *grad, int64_t rows, int worker);
 /* to = grad W', or to += grad W', for rows at..at+n. weight: where W begins. */
 void pst_gnn_input_product(const struct step *s, const pst_real *grad, int64_t weight, bool add, pst_real *to,
                            int64_t at, int64_t n, int worker);
