@@ -359,9 +359,11 @@ struct pst_twin {
     /* C[i](m,n) = A[i]' B + beta C[i], for i < count: the sum is over k rows. */
     void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
                       const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c, int64_t ldc);
-    /* Like mean, but the means are rounded, as the factor of a product. */
-    void (*mean_rounded)(const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                         const struct pst_twin_view *in, uint16_t *out, int64_t ld_out, int64_t dim);
+    /* Like weighted_sum, or, if weight is NULL, like mean for destinations first..first+n of the block. The
+     * sums are rounded, as the factor of a product. */
+    void (*sum_rounded)(const struct pst_block *block, int64_t first, int64_t n, const pst_real *weight,
+                        const pst_real *self_weight, const struct pst_twin_view *in, uint16_t *out,
+                        int64_t ld_out, int64_t dim);
     /* C(m,n) = op(A) B + beta C without the products by zeros, of A or, with ta, of one factor. So an
      * infinity or a NaN that meets a zero is not noticed. beta is 0 or 1. False: the factors do not have
      * enough zeros for this to be faster than gemm, and C is as it was. Whether they have depends on the

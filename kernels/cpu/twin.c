@@ -491,7 +491,7 @@ static void make_bf16(void)
     bf16.factor_free = pst_products_factor_free;
     bf16.gemm_factor = pst_products_by_factor;
     bf16.gemm_sums = pst_products_sums;
-    bf16.mean_rounded = pst_products_mean;
+    bf16.sum_rounded = pst_products_sum_rounded;
 }
 
 const struct pst_twin *pst_twin_cpu_bf16(char *why)

@@ -134,11 +134,11 @@ static void test_factors_bf16(void **state)
     twin->factor_free(NULL);
 }
 
-/* Means of float32 and of bfloat16, for all numbers of columns of a vector and more, and of vectors. They are
- * those of the plain mean, rounded. */
-static void check_mean(const struct pst_twin *twin, int64_t dim)
+/* Sums over neighbours in float32 and in bfloat16 are those of the plain kernels, rounded: of any number of
+ * columns. */
+static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weighted)
 {
-    enum { DSTS = 40, SOURCES = 50, DEGREES = 12 };
+    enum { DSTS = 40, SOURCES = 50, DEGREES = 12, FIRST = 3 };
     const int64_t ld = dim + (int64_t)random_below(5), ld_out = dim + (int64_t)random_below(5);
     int32_t indptr[DSTS + 1] = {0}, indices[DSTS * DEGREES];
     for (int d = 0; d < DSTS; d++) {
@@ -146,28 +146,38 @@ static void check_mean(const struct pst_twin *twin, int64_t dim)
         for (int32_t e = indptr[d]; e < indptr[d + 1]; e++)
             indices[e] = (int32_t)random_below(SOURCES);
     }
+    const struct pst_block block = {indptr, indices, DSTS, indptr[DSTS], SOURCES};
     float *const wide = random_array(SOURCES * ld), *const want = random_array(DSTS * ld_out);
+    float *const weight = weighted ? random_array(block.edges) : NULL, *const self_weight =
+                                                                           random_array(DSTS);
     uint16_t *const half = rounded_array(wide, SOURCES * ld), *const found =
                                                                   malloc(DSTS * (size_t)ld_out * 2);
     for (int narrow = 0; narrow < 2; narrow++) {
         const struct pst_twin_view in = {.at = narrow ? NULL : wide, .bf16 = narrow ? half : NULL, .ld = ld};
         for (int64_t i = 0; i < SOURCES * ld && narrow; i++)
             wide[i] = (float)bf16(wide[i]);
-        twin->mean(NULL, indptr, indices, DSTS, wide, ld, want, ld_out, dim);
+        if (weighted)
+            twin->weighted_sum(NULL, &block, FIRST, DSTS - FIRST, weight, self_weight, wide, ld, want, ld_out,
+                               dim);
+        else
+            twin->mean(NULL, indptr, indices, DSTS, wide, ld, want, ld_out, dim);
         memset(found, 0xee, DSTS * (size_t)ld_out * 2);
-        twin->mean_rounded(indptr, indices, DSTS, &in, found, ld_out, dim);
+        twin->sum_rounded(&block, FIRST, DSTS - FIRST, weight, self_weight, &in, found, ld_out, dim);
         for (int64_t d = 0; d < DSTS; d++)
             for (int64_t j = 0; j < ld_out; j++)
-                assert_int_equal(found[d * ld_out + j],
-                                 j < dim ? top_half((float)bf16(want[d * ld_out + j])) : 0xeeee);
+                assert_int_equal(found[d * ld_out + j], d >= FIRST && j < dim
+                                                            ? top_half((float)bf16(want[d * ld_out + j]))
+                                                            : 0xeeee);
     }
+    free(weight);
+    free(self_weight);
     free(wide);
     free(want);
     free(half);
     free(found);
 }
 
-static void test_means_bf16(void **state)
+static void test_neighbours_bf16(void **state)
 {
     (void)state;
     char why[PST_TWIN_WHY_BYTES] = "";
@@ -176,9 +186,10 @@ static void test_means_bf16(void **state)
         print_message("%s\n", why);
         skip();
     }
-    assert_null(pst_twin_cpu()->mean_rounded);
+    assert_null(pst_twin_cpu()->sum_rounded);
     for (int64_t dim = 1; dim < 300; dim += dim < 140 ? 1 : 13)
-        check_mean(twin, dim);
+        for (int weighted = 0; weighted < 2; weighted++)
+            check_neighbours(twin, dim, weighted != 0);
 }
 
 int main(void)
@@ -187,7 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm_bf16),
         cmocka_unit_test(test_factors_bf16),
-        cmocka_unit_test(test_means_bf16),
+        cmocka_unit_test(test_neighbours_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

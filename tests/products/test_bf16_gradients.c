@@ -65,8 +65,19 @@ static void narrow_features(struct sampled *s, int64_t rows, int64_t ld)
     s->view.mb.stride_bytes = (uint32_t)ld * sizeof *to;
 }
 
-/* Features in bfloat16, multiplied as they lie, and the same numbers in float32: the same bits. Some models
- * read them as they lie, and some widen them. */
+/* Random weights of the edges of all blocks. */
+static pst_real *weigh(struct world *w, struct sampled *s, int hops)
+{
+    pst_real *const weights = malloc(EDGES_MAX * sizeof *weights);
+    for (int64_t e = 0; e < EDGES_MAX; e++)
+        weights[e] = (pst_real)(unit(w) + 1);
+    for (int h = 0; h < hops; h++)
+        s->view.weights[h] = weights;
+    return weights;
+}
+
+/* Features in bfloat16, used as they lie, and the same numbers in float32: the same bits. With dropped
+ * inputs, they are widened. */
 static void test_bf16_features(void **state)
 {
     (void)state;
@@ -82,8 +93,8 @@ static void test_bf16_features(void **state)
             config_of(variant & 1 ? 3 : 2, PST_GNN_NORM_NONE, false, variant & 2 ? 0.5 : 0);
         if (variant & 4)
             config.input_dropout = 0;
-        else
-            config.hidden = 2; /* some products come before means */
+        if (variant & 1)
+            config.hidden = 2; /* some products come before sums */
         config.model = (enum pst_gnn_model_kind)(variant / 8);
         config.device = &rounds;
         int64_t seeds[SEEDS];
@@ -92,11 +103,13 @@ static void test_bf16_features(void **state)
         assert_int_equal(pst_gnn_model_init(&wide, &config), PST_OK);
         assert_int_equal(pst_gnn_model_init(&narrow, &config), PST_OK);
         struct sampled *s = sample(w, config.layers, 4, some_seeds(w, seeds), SEEDS);
+        pst_real *const weights = variant % 3 == 0 ? weigh(w, s, config.layers) : NULL;
         assert_int_equal(pst_gnn_model_step(&wide, &s->view, &a, NULL), PST_OK);
         narrow_features(s, s->view.mb.n[config.layers], variant & 1 ? DIM : DIM + 3);
         assert_int_equal(pst_gnn_model_step(&narrow, &s->view, &b, NULL), PST_OK);
         assert_true(a.loss == b.loss && a.loss > 0);
         assert_memory_equal(wide.grad, narrow.grad, (size_t)wide.size * sizeof *wide.grad);
+        free(weights);
         free(s);
         pst_gnn_model_release(&wide);
         pst_gnn_model_release(&narrow);

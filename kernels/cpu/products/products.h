@@ -19,7 +19,7 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc, int threads);
 
-/* factor_set, factor_free, gemm_factor, gemm_sums and mean_rounded of struct pst_twin: the factor is rounded
+/* factor_set, factor_free, gemm_factor, gemm_sums and sum_rounded of struct pst_twin: the factor is rounded
  * when it is set, and gemm_sums rounds B once for all of its products. Matrices in bfloat16 are multiplied as
  * they are. They end the process with a message if memory runs out. */
 void pst_products_factor_set(struct pst_twin_factor **factor, const float *const *from, int count,
@@ -29,8 +29,9 @@ void pst_products_by_factor(bool tb, int64_t m, const struct pst_twin_view *a,
                             const struct pst_twin_factor *b, float beta, float *c, int64_t ldc);
 void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
                        const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc);
-void pst_products_mean(const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                       const struct pst_twin_view *in, uint16_t *out, int64_t ld_out, int64_t dim);
+void pst_products_sum_rounded(const struct pst_block *block, int64_t first, int64_t n, const float *weight,
+                              const float *self_weight, const struct pst_twin_view *in, uint16_t *out,
+                              int64_t ld_out, int64_t dim);
 
 /* gemm_zeros of struct pst_twin, and whether this CPU has it. */
 bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,

@@ -37,7 +37,7 @@ struct pst_gnn_kind {
     bool needs_degrees; /* batches must have `degrees` */
     bool elu;           /* activates with ELU, not ReLU */
     bool typed;         /* tells relations apart: needs config.types, and `typed` of batches */
-    bool reads_bf16;    /* reads its input in products and, if edges have no weights, in plain means only */
+    bool reads_bf16;    /* reads its input in products and in sums of linear.c only */
     bool each_relation; /* typed: own terms for each relation, not one for each type (types.h) */
     void (*add_weights)(struct pst_gnn_model *model, int l);
     /* Takes what a layer needs besides what all layers need. NULL: nothing. */
@@ -52,12 +52,9 @@ struct pst_gnn_kind {
     void (*forward)(const struct step *s, int64_t at, int64_t n, int worker);
     /* Goes from the gradient of mix(x), s->grad, to those of the layer's weights and of its input. */
     void (*backward)(struct step *s);
-    /* For linear.c. Aggregates rows of the layer s->l: rows at..at+n of out (a whole array). */
-    void (*aggregate)(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
-                      int64_t ld_out, int64_t dim);
-    /* Its gradient, for the whole block and some columns: adds to grad_in. */
-    void (*scatter)(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
-                    int64_t dim);
+    /* For linear.c: the weights of the edges of layer l, whose sums then also have the own row, with the
+     * weights pass->self_weight[l]. NULL: the plain mean. */
+    const pst_real *(*edge_weights)(const struct step *s, int l);
 };
 
 /* linear.c: what sums rows of neighbours. */

@@ -24,28 +24,17 @@ static void prepare(void *arg, int64_t l, int worker)
                                real_at(s->model, s->pass->self_weight[l])));
 }
 
-static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
-                      int64_t ld_out, int64_t dim)
+static const pst_real *edge_weights(const struct step *s, int l)
 {
-    const struct pst_block block = block_at(s, s->l);
-    s->twin->weighted_sum(s->q, &block, at, n, real_at(s->model, s->pass->weight[s->l]),
-                          real_at(s->model, s->pass->self_weight[s->l]), in.at, in.ld, out, ld_out, dim);
-}
-
-static void scatter(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
-                    int64_t dim)
-{
-    const struct pst_block block = block_at(s, s->l);
-    s->twin->weighted_sum_grad(s->q, &block, real_at(s->model, s->pass->weight[s->l]),
-                               real_at(s->model, s->pass->self_weight[s->l]), grad_out, ld, grad_in, ld, dim);
+    return real_at(s->model, s->pass->weight[l]);
 }
 
 const struct pst_gnn_kind pst_gnn_kind_gcn = {.name = "gcn",
                                               .needs_degrees = true,
+                                              .reads_bf16 = true,
                                               .add_weights = add_weights,
                                               .take = take,
                                               .prepare = prepare,
                                               .forward = pst_gnn_linear_forward,
                                               .backward = pst_gnn_linear_backward,
-                                              .aggregate = aggregate,
-                                              .scatter = scatter};
+                                              .edge_weights = edge_weights};

@@ -24,33 +24,9 @@ static void prepare(void *arg, int64_t l, int worker)
         clear(s, real_at(s->model, s->pass->self_weight[l]), s->pass->dst[l]);
 }
 
-static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
-                      int64_t ld_out, int64_t dim)
+static const pst_real *edge_weights(const struct step *s, int l)
 {
-    const int h = block_of(s->model, s->l);
-    if (s->batch->weights[h]) {
-        const struct pst_block block = block_at(s, s->l);
-        s->twin->weighted_sum(s->q, &block, at, n, s->batch->weights[h],
-                              real_at(s->model, s->pass->self_weight[s->l]), in.at, in.ld, out, ld_out, dim);
-        return;
-    }
-    s->twin->mean(s->q, s->batch->indptr[h] + at, s->batch->indices[h], n, in.at, in.ld, out + at * ld_out,
-                  ld_out, dim);
-}
-
-static void scatter(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
-                    int64_t dim)
-{
-    const int h = block_of(s->model, s->l);
-    if (s->batch->weights[h]) {
-        const struct pst_block block = block_at(s, s->l);
-        s->twin->weighted_sum_grad(s->q, &block, s->batch->weights[h],
-                                   real_at(s->model, s->pass->self_weight[s->l]), grad_out, ld, grad_in, ld,
-                                   dim);
-        return;
-    }
-    s->twin->mean_grad_n(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[s->l],
-                         s->batch->edges[h], s->pass->src[s->l], grad_out, ld, grad_in, ld, dim);
+    return s->batch->weights[block_of(s->model, l)];
 }
 
 const struct pst_gnn_kind pst_gnn_kind_sage = {.name = "graphsage",
@@ -60,8 +36,7 @@ const struct pst_gnn_kind pst_gnn_kind_sage = {.name = "graphsage",
                                                .prepare = prepare,
                                                .forward = pst_gnn_linear_forward,
                                                .backward = pst_gnn_linear_backward,
-                                               .aggregate = aggregate,
-                                               .scatter = scatter};
+                                               .edge_weights = edge_weights};
 
 const struct pst_gnn_kind *pst_gnn_kind_of(enum pst_gnn_model_kind model)
 {

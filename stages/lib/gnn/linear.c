@@ -2,51 +2,69 @@
  * graphsage, gcn). The sum and the product commute, so each layer does them in the cheaper order. */
 #include "stages/lib/gnn/layer.h"
 
-/* ---- sums that are rounded ------------------------------------------------------------------------ */
+/* ---- sums over neighbours ------------------------------------------------------------------------ */
 
-/* Are the means of a layer rounded as they are made? Only products may read them. */
-static bool rounds_means(const struct step *s, int l)
+/* Are the sums of a layer rounded as they are made? Only products may read them. */
+static bool rounds_sums(const struct step *s, int l)
 {
-    return s->twin->mean_rounded && makes_pairs(s, l) && !s->batch->weights[block_of(s->model, l)];
+    return s->twin->sum_rounded && !s->pass->project[l];
 }
 
-/* The sums over neighbours of a layer that are factors of its products, if they are made first. */
+/* The sums of a layer that are made before the products. */
 static struct pst_twin_view mixed_of(const struct step *s, int l)
 {
-    pst_real *at = real_at(s->model, s->pass->mixed[l]);
-    struct pst_twin_view mixed = {.at = at, .ld = pst_gnn_width(s->model->layer[l].in)};
-    if (rounds_means(s, l)) {
+    const pst_real *at = real_at(s->model, s->pass->mixed[l]);
+    struct pst_twin_view mixed = view_at(at, pst_gnn_width(s->model->layer[l].in));
+    if (rounds_sums(s, l)) {
         mixed.at = NULL;
         mixed.bf16 = (const uint16_t *)(const void *)at;
     }
     return mixed;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------ */
-
-static void mean_rounded_rows(const struct step *s, int64_t at, int64_t n)
+/* Destinations at..at+n. out: of all. */
+static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
+                      int64_t ld_out, int64_t dim)
 {
-    const int h = block_of(s->model, s->l);
-    const int64_t in = s->model->layer[s->l].in, ld = pst_gnn_width(in);
-    uint16_t *mixed = (uint16_t *)(void *)real_at(s->model, s->pass->mixed[s->l]);
-    s->twin->mean_rounded(s->batch->indptr[h] + at, s->batch->indices[h], n, &s->x[s->l], mixed + at * ld, ld,
-                          in);
+    const pst_real *weights = s->model->kind->edge_weights(s, s->l),
+                   *self_weights = real_at(s->model, s->pass->self_weight[s->l]);
+    const struct pst_block block = block_at(s, s->l);
+    if (rounds_sums(s, s->l))
+        s->twin->sum_rounded(&block, at, n, weights, self_weights, &in, (uint16_t *)(void *)out, ld_out, dim);
+    else if (weights)
+        s->twin->weighted_sum(s->q, &block, at, n, weights, self_weights, in.at, in.ld, out, ld_out, dim);
+    else
+        s->twin->mean(s->q, block.indptr + at, block.indices, n, in.at, in.ld, out + at * ld_out, ld_out,
+                      dim);
 }
+
+/* The gradient of aggregate, for the whole block and some columns: adds to grad_in. */
+static void spread(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld, int64_t dim)
+{
+    const pst_real *weights = s->model->kind->edge_weights(s, s->l);
+    const struct pst_block block = block_at(s, s->l);
+    if (weights)
+        s->twin->weighted_sum_grad(s->q, &block, weights, real_at(s->model, s->pass->self_weight[s->l]),
+                                   grad_out, ld, grad_in, ld, dim);
+    else
+        s->twin->mean_grad_n(s->q, block.indptr, block.indices, block.dsts, block.edges, block.sources,
+                             grad_out, ld, grad_in, ld, dim);
+}
+
+/* ---- forward ------------------------------------------------------------------------------------ */
 
 static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real *y, int64_t ld, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const struct pst_gnn_kind *kind = s->model->kind;
-    const int64_t in = layer->in, out = layer->out, ld_in = pst_gnn_width(in);
+    const int64_t in = layer->in, out = layer->out;
     pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
-    if (s->pass->project[s->l])
-        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, view_at(mixed, ld), y, ld, out));
-    else if (rounds_means(s, s->l))
-        TIMED(s, worker, PST_GNN_WORK_MEANS, mean_rounded_rows(s, at, n));
-    else
-        TIMED(s, worker, PST_GNN_WORK_MEANS, kind->aggregate(s, at, n, s->x[s->l], mixed, ld_in, in));
-    if (!s->pass->project[s->l] && !makes_pairs(s, s->l))
-        pst_gnn_product(s, s->l, 1, false, n, view_at(mixed + at * ld_in, ld_in), false, y + at * ld, ld,
+    if (s->pass->project[s->l]) {
+        TIMED(s, worker, PST_GNN_WORK_MEANS, aggregate(s, at, n, view_at(mixed, ld), y, ld, out));
+        return;
+    }
+    TIMED(s, worker, PST_GNN_WORK_MEANS, aggregate(s, at, n, s->x[s->l], mixed, pst_gnn_width(in), in));
+    if (!makes_pairs(s, s->l))
+        pst_gnn_product(s, s->l, 1, false, n, view_from(mixed_of(s, s->l), at, 0), false, y + at * ld, ld,
                         worker);
 }
 
@@ -77,8 +95,7 @@ static void scatter(const struct step *s, int64_t group, const pst_real *from, p
 {
     const int64_t at = group * s->model->grain.columns;
     TIMED(s, worker, PST_GNN_WORK_MEANS,
-          s->model->kind->scatter(s, from + at, to + at, pst_gnn_width(dim),
-                                  pst_min_i64(s->model->grain.columns, dim - at)));
+          spread(s, from + at, to + at, pst_gnn_width(dim), pst_min_i64(s->model->grain.columns, dim - at)));
 }
 
 static void self_tile(const struct step *s, int64_t number, int worker)
@@ -90,12 +107,11 @@ static void self_tile(const struct step *s, int64_t number, int worker)
  * `mixed`. */
 static void neigh_tile(const struct step *s, int64_t number, int worker)
 {
-    const pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
     if (s->pass->project[s->l])
-        pst_gnn_weight_tile(s, number, s->x[s->l], mixed, s->pass->src[s->l], 1, worker);
+        pst_gnn_weight_tile(s, number, s->x[s->l], real_at(s->model, s->pass->mixed[s->l]),
+                            s->pass->src[s->l], 1, worker);
     else
-        pst_gnn_weight_tile(s, number, view_at(mixed, pst_gnn_width(s->model->layer[s->l].in)), s->grad,
-                            s->pass->dst[s->l], 1, worker);
+        pst_gnn_weight_tile(s, number, mixed_of(s, s->l), s->grad, s->pass->dst[s->l], 1, worker);
 }
 
 /* What W_self contributes to the gradient of input rows at..at+n, of which the first are destinations.

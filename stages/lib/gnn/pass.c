@@ -33,12 +33,11 @@ bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int6
     return before < after;
 }
 
-/* Features in bfloat16 stay as they are if the twin multiplies in bfloat16, and only products and plain
- * means read them. */
+/* Features in bfloat16 stay as they are if the twin multiplies in bfloat16, and only products and sums over
+ * neighbours read them. */
 static bool keeps_bf16(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
 {
-    return batch->mb.feature_dtype == PST_BF16 && model->twin->mean_rounded && model->kind->reads_bf16 &&
-           !(model->config.aggregate && batch->weights[block_of(model, 0)]);
+    return batch->mb.feature_dtype == PST_BF16 && model->twin->sum_rounded && model->kind->reads_bf16;
 }
 
 static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
