@@ -1,17 +1,24 @@
 /* Products in bfloat16 against naive loops over the rounded factors. */
 #include "tests/products/product_checks.h"
 
-/* Products in bfloat16 are those of the rounded factors: whole pieces, pieces of all smaller sizes, and sums
- * over more and fewer rows than a piece has. */
-static void test_gemm_bf16(void **state)
+/* Skips the test if this CPU cannot multiply in bfloat16. */
+static const struct pst_twin *bf16_twin(void)
 {
-    (void)state;
     char why[PST_TWIN_WHY_BYTES] = "";
     const struct pst_twin *twin = pst_twin_cpu_bf16(why);
     if (!twin) {
         print_message("%s\n", why);
         skip();
     }
+    return twin;
+}
+
+/* Products in bfloat16 are those of the rounded factors: whole pieces, pieces of all smaller sizes, and sums
+ * over more and fewer rows than a piece has. */
+static void test_gemm_bf16(void **state)
+{
+    (void)state;
+    const struct pst_twin *twin = bf16_twin();
     for (int turn = 0; turn < 60; turn++) {
         const bool ta = turn % 3 == 1, tb = turn % 3 == 2;
         check_gemm_of(twin, bf16, ta, tb, some_size(), some_size(), some_size(), 1, turn % 2 ? 0 : 1, 1);
@@ -115,12 +122,7 @@ static void check_sums(const struct pst_twin *twin, int64_t m, int64_t n, int64_
 static void test_factors_bf16(void **state)
 {
     (void)state;
-    char why[PST_TWIN_WHY_BYTES] = "";
-    const struct pst_twin *twin = pst_twin_cpu_bf16(why);
-    if (!twin) {
-        print_message("%s\n", why);
-        skip();
-    }
+    const struct pst_twin *twin = bf16_twin();
     assert_null(pst_twin_cpu()->factor_set);
     for (int turn = 0; turn < 40; turn++) {
         check_factor(twin, turn % 2, turn % 2 ? 1 : 1 + turn / 2 % 2, some_size(), some_size() + 1,
@@ -180,12 +182,7 @@ static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weig
 static void test_neighbours_bf16(void **state)
 {
     (void)state;
-    char why[PST_TWIN_WHY_BYTES] = "";
-    const struct pst_twin *twin = pst_twin_cpu_bf16(why);
-    if (!twin) {
-        print_message("%s\n", why);
-        skip();
-    }
+    const struct pst_twin *twin = bf16_twin();
     assert_null(pst_twin_cpu()->sum_rounded);
     for (int64_t dim = 1; dim < 300; dim += dim < 140 ? 1 : 13)
         for (int weighted = 0; weighted < 2; weighted++)

@@ -1,17 +1,24 @@
 /* The gradients of models with products in bfloat16, beside those in float32. */
 #include "tests/stage/trainer_world.h"
 
+/* Skips the test if this CPU cannot multiply in bfloat16. */
+static struct pst_device bf16_device(void)
+{
+    char why[PST_TWIN_WHY_BYTES] = "";
+    const struct pst_twin *twin = pst_twin_cpu_bf16(why);
+    if (!twin) {
+        print_message("%s\n", why);
+        skip();
+    }
+    return (struct pst_device){.twin = twin, .number = -1};
+}
+
 /* The gradients of a step in bfloat16 are those of float32 but for the rounding of factors: 2^-9 of each. It
  * also moves some numbers to the other side of ReLU, where the gradient jumps; ELU (GAT) has no jump. */
 static void test_bf16_gradients(void **state)
 {
     (void)state;
-    char why[PST_TWIN_WHY_BYTES] = "";
-    struct pst_device rounds = {.twin = pst_twin_cpu_bf16(why), .number = -1};
-    if (!rounds.twin) {
-        print_message("%s\n", why);
-        skip();
-    }
+    struct pst_device rounds = bf16_device();
     struct world *w = world_new(PST_F32, false);
     for (int variant = 0; variant < 4 * PST_GNN_MODEL_KINDS; variant++) {
         struct pst_gnn_config config =
@@ -81,12 +88,7 @@ static pst_real *weigh(struct world *w, struct sampled *s, int hops)
 static void test_bf16_features(void **state)
 {
     (void)state;
-    char why[PST_TWIN_WHY_BYTES] = "";
-    struct pst_device rounds = {.twin = pst_twin_cpu_bf16(why), .number = -1};
-    if (!rounds.twin) {
-        print_message("%s\n", why);
-        skip();
-    }
+    struct pst_device rounds = bf16_device();
     struct world *w = world_new(PST_BF16, false);
     for (int variant = 0; variant < 8 * PST_GNN_MODEL_KINDS; variant++) {
         struct pst_gnn_config config =
