@@ -129,10 +129,14 @@ WITH_BF16 static void sum_rows(const struct neighbours *n, int64_t first, int64_
 {
     const bool narrow = n->in->at == NULL;
     for (int64_t d = first; d < end; d++) {
-        if (n->weight)
-            narrow ? sum_row(n, true, true, d, out + d * ld) : sum_row(n, false, true, d, out + d * ld);
+        if (narrow && n->weight)
+            sum_row(n, true, true, d, out + d * ld);
+        else if (narrow)
+            sum_row(n, true, false, d, out + d * ld);
+        else if (n->weight)
+            sum_row(n, false, true, d, out + d * ld);
         else
-            narrow ? sum_row(n, true, false, d, out + d * ld) : sum_row(n, false, false, d, out + d * ld);
+            sum_row(n, false, false, d, out + d * ld);
     }
 }
 
