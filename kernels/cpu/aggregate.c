@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    AHEAD_EDGES = 16,  /* how many edges ahead rows are prefetched */
+    AHEAD_EDGES = 16,  /* how many edges ahead rows are prefetched, to be read */
+    AHEAD_WRITTEN = 8, /* to be written */
     AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
@@ -183,8 +184,8 @@ PST_CPU_CLONES static void mean_grad(const int32_t *indptr, const int32_t *indic
         const pst_real share = (pst_real)1 / (pst_real)(indptr[d + 1] - indptr[d]);
         for (int64_t edge = indptr[d]; edge < indptr[d + 1]; edge++) {
             pst_real *restrict to = grad_in + indices[edge] * ld_in;
-            if (edge + AHEAD_EDGES < indptr[dsts])
-                __builtin_prefetch(grad_in + indices[edge + AHEAD_EDGES] * ld_in, 1);
+            if (edge + AHEAD_WRITTEN < indptr[dsts])
+                __builtin_prefetch(grad_in + indices[edge + AHEAD_WRITTEN] * ld_in, 1);
             for (int64_t j = 0; j < dim; j++)
                 to[j] += from[j] * share;
         }
