@@ -1,6 +1,8 @@
 """The table of a side-by-side bench, in Markdown; and putting it into the README, where two comments mark its place."""
 import os
+import textwrap
 
+LINE = 120  # characters of a line of text
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "README.md")
 
 
@@ -24,9 +26,9 @@ def markdown(result, machine):
     more = ("read, GiB", "peak, MiB") if outofcore else ()
     head = ("", "epoch, s", "/ Penstock", "processor, s", *more, "settings")
     pairs = "one pair" if result["pairs"] == 1 else f"{result['pairs']} pairs"
-    lines = [f"{result['title']}. {machine['cpu']}, {machine['cores']} cores, {machine['date']}, {machine['commit']}, load at the start "
-             f"{machine['load']:.1f}. Medians of {pairs}, with the least and the greatest.", "",
-             "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    title = (f"{result['title']}. {machine['cpu']}, {machine['cores']} cores, {machine['date']}, {machine['commit']}, load at the start "
+             f"{machine['load']:.1f}. Medians of {pairs}, with the least and the greatest.")
+    lines = [textwrap.fill(title, LINE), "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, row in rows.items():
         cells = [f"{row['what']} ({row['versions']})" if name != "penstock" else row["what"], cell(row["epoch_s"], 3),
                  cell(row["ratio"], 2) if name != "penstock" else "1", f"{row['cpu_s']:.1f}"]
