@@ -203,10 +203,10 @@ enum { PARTS_MAX = PST_TWIN_FACTOR_MAX };
 struct product {
     int64_t m, n, k;
     int parts;
-    struct pst_twin_view a[PARTS_MAX];
+    const struct pst_twin_view *a;
     const float *b;
     int64_t ldb, ldc;
-    float *c[PARTS_MAX];
+    float *const *c;
     bool tb, adds;
 };
 
@@ -304,15 +304,16 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
         return;
     }
     begin();
+    const struct pst_twin_view view = {.at = a, .ld = lda};
     const struct product p = {.m = m,
                               .n = n,
                               .k = k,
                               .parts = 1,
-                              .a = {{.at = a, .ld = lda}},
+                              .a = &view,
                               .b = b,
                               .ldb = ldb,
                               .ldc = ldc,
-                              .c = {c},
+                              .c = &c,
                               .tb = tb,
                               .adds = beta == 1};
     if (ta)
@@ -374,19 +375,18 @@ void pst_products_factor_free(struct pst_twin_factor *f)
 void pst_products_by_factor(bool tb, int64_t m, const struct pst_twin_view *a,
                             const struct pst_twin_factor *b, float beta, float *c, int64_t ldc)
 {
-    struct product p = {.m = m,
-                        .n = tb ? b->rows : b->cols,
-                        .k = tb ? b->cols : b->count * b->rows,
-                        .parts = b->count,
-                        .ldc = ldc,
-                        .c = {c},
-                        .tb = tb,
-                        .adds = beta == 1};
+    const struct product p = {.m = m,
+                              .n = tb ? b->rows : b->cols,
+                              .k = tb ? b->cols : b->count * b->rows,
+                              .parts = b->count,
+                              .a = a,
+                              .ldc = ldc,
+                              .c = &c,
+                              .tb = tb,
+                              .adds = beta == 1};
     assert(m >= 0 && ldc >= p.n && (beta == 0 || beta == 1) && !(tb && b->count > 1));
-    for (int i = 0; i < b->count; i++) {
+    for (int i = 0; i < b->count; i++)
         assert(a[i].ld >= p.k / b->count);
-        p.a[i] = a[i];
-    }
     begin();
     by_rows(&p, in_blocks(&p) ? b->blocks : b->by_rows);
 }
@@ -394,14 +394,20 @@ void pst_products_by_factor(bool tb, int64_t m, const struct pst_twin_view *a,
 void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
                        const float *b, int64_t ldb, float beta, float *const *c, int64_t ldc)
 {
-    struct product p = {
-        .m = m, .n = n, .k = k, .parts = count, .b = b, .ldb = ldb, .ldc = ldc, .adds = beta == 1};
+    const struct product p = {.m = m,
+                              .n = n,
+                              .k = k,
+                              .parts = count,
+                              .a = a,
+                              .b = b,
+                              .ldb = ldb,
+                              .ldc = ldc,
+                              .c = c,
+                              .adds = beta == 1};
     assert(count >= 1 && count <= PARTS_MAX && m >= 0 && n >= 0 && k >= 0 && ldb >= n && ldc >= n);
     assert(beta == 0 || beta == 1);
     for (int i = 0; i < count; i++) {
         assert(a[i].ld >= m);
-        p.a[i] = a[i];
-        p.c[i] = c[i];
         if (k == 0)
             scale(c[i], ldc, m, n, beta);
     }

@@ -5,8 +5,6 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/clones.h"
-
 #ifdef PST_REAL_IS_FLOAT
 
 enum {
@@ -16,6 +14,7 @@ enum {
     AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 
+#define INLINE static inline __attribute__((always_inline))
 #define WITH_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 /* What all sums have in common. */
@@ -35,12 +34,12 @@ struct way {
     __mmask16 some; /* the lanes of the last vector that count */
 };
 
-PST_CPU_INLINE __mmask16 lanes_of(struct way w, int vector)
+INLINE __mmask16 lanes_of(struct way w, int vector)
 {
     return vector == w.vectors - 1 ? w.some : (__mmask16)0xffff;
 }
 
-WITH_BF16 PST_CPU_INLINE __m512 load(const struct neighbours *n, struct way w, int64_t row, int vector)
+WITH_BF16 INLINE __m512 load(const struct neighbours *n, struct way w, int64_t row, int vector)
 {
     const int64_t at = row * n->in->ld + w.first + vector * LANES;
     if (!w.narrow)
@@ -49,7 +48,7 @@ WITH_BF16 PST_CPU_INLINE __m512 load(const struct neighbours *n, struct way w, i
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-PST_CPU_INLINE void fetch(const struct neighbours *n, struct way w, int64_t edge)
+INLINE void fetch(const struct neighbours *n, struct way w, int64_t edge)
 {
     if (edge >= n->block->edges || w.first > 0)
         return;
@@ -61,8 +60,8 @@ PST_CPU_INLINE void fetch(const struct neighbours *n, struct way w, int64_t edge
 }
 
 /* Adds a row, times its weight, to the sums, or, if it is the first, sets them. */
-WITH_BF16 PST_CPU_INLINE void add_row(const struct neighbours *n, struct way w, int64_t row, float weight,
-                                      bool is_first, __m512 *sum)
+WITH_BF16 INLINE void add_row(const struct neighbours *n, struct way w, int64_t row, float weight,
+                              bool is_first, __m512 *sum)
 {
 #pragma GCC unroll 8
     for (int v = 0; v < w.vectors; v++) {
@@ -74,8 +73,8 @@ WITH_BF16 PST_CPU_INLINE void add_row(const struct neighbours *n, struct way w, 
 }
 
 /* Some columns of the sum of destination d. */
-WITH_BF16 PST_CPU_INLINE void sum_columns(const struct neighbours *n, struct way w, int vectors, int64_t d,
-                                          uint16_t *out)
+WITH_BF16 INLINE void sum_columns(const struct neighbours *n, struct way w, int vectors, int64_t d,
+                                  uint16_t *out)
 {
     w.vectors = vectors;
     const int64_t begin = n->block->indptr[d], end = n->block->indptr[d + 1];
@@ -103,8 +102,8 @@ WITH_BF16 PST_CPU_INLINE void sum_columns(const struct neighbours *n, struct way
 }
 
 /* The whole sum, in pieces of 8, 4, 2 and 1 vectors. */
-WITH_BF16 PST_CPU_INLINE void sum_row(const struct neighbours *n, bool narrow, bool weighted, int64_t d,
-                                      uint16_t *out)
+WITH_BF16 INLINE void sum_row(const struct neighbours *n, bool narrow, bool weighted, int64_t d,
+                              uint16_t *out)
 {
     struct way w = {.narrow = narrow, .weighted = weighted};
     int64_t vectors = VECTORS;
