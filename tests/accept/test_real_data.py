@@ -4,8 +4,8 @@ figure of the data's README. All train by sampling and out of core: the cache ho
 The sampling algorithms on the same graphs: the mean test accuracy of GraphSAGE over five seeds is at most one point below that
 with uniform sampling. Edges get random weights for the algorithm weighted.
 
-Products in bfloat16: the mean test accuracy over three seeds is within 0.2 points of that in float32, with features in float32
-and in bfloat16.
+Products in bfloat16: the mean test accuracy over three seeds (cora: ten) is within 0.2 points of that in float32, with features in
+float32 and in bfloat16.
 
 coauthor_physics, 1.16 GB of features, trains in a memory cgroup of 512 MiB that holds all its processes."""
 import contextlib
@@ -38,6 +38,7 @@ SAMPLERS = {"uniform": ("uniform", ""), "labor": ("labor", ""), "labor, K = 64":
 SAMPLER_SEEDS, SAMPLER_POINTS = (1, 2, 3, 4, 5), 1.0
 SAMPLER_FANOUT = {"cora": [5, 5], "citeseer": [5, 5]}  # their settings take all neighbours
 BF16_POINTS = 0.2
+BF16_SEEDS = {"cora": range(1, 11)}  # 1,000 test vertices: by chance, the means of three seeds differ by 0.2
 CACHED_SHARE = 8  # one in so many feature bytes is cached
 PHYSICS, PHYSICS_FIGURE = "coauthor_physics", 96.2
 PHYSICS_LIMIT_BYTES = 512 << 20
@@ -158,7 +159,7 @@ def bf16_of(name):
             subprocess.run([PENSTOCK, "convert", data, half, "--dtype", "bfloat16", "--quiet"], check=True)
             ways = {"float32": ("float32", data), "bf16": ("bf16", data), "bf16 with such features": ("bf16", half)}
             accuracy, seconds = {way: [] for way in ways}, dict.fromkeys(ways, 0)
-            for seed in SEEDS:
+            for seed in BF16_SEEDS.get(name, SEEDS):
                 for way, (precision, of) in ways.items():
                     pipeline = [*shipped_pipelines()[name], "--set", f"stages.trainer.params.precision={precision}"]
                     report = train(pipeline, place, of, seed)
