@@ -279,7 +279,8 @@ struct pst_twin_sums;
 #define PST_TWIN_SUMS_ID_BYTES 128
 #define PST_TWIN_FACTOR_MAX 2 /* matrices of a factor, and products of gemm_sums */
 
-/* A matrix: rows that are ld numbers apart. bf16: NULL, or the numbers are in bfloat16, and there. */
+/* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
+ * pointer is NULL. */
 struct pst_twin_view {
     const pst_real *at;
     const uint16_t *bf16;
@@ -359,8 +360,8 @@ struct pst_twin {
     /* C[i](m,n) = A[i]' B + beta C[i], for i < count: the sum is over k rows. */
     void (*gemm_sums)(int count, int64_t m, int64_t n, int64_t k, const struct pst_twin_view *a,
                       const pst_real *b, int64_t ldb, pst_real beta, pst_real *const *c, int64_t ldc);
-    /* Like weighted_sum, or, if weight is NULL, like mean for destinations first..first+n of the block. The
-     * sums are rounded, as the factor of a product. */
+    /* The sums over neighbours of destinations first..first+n of the block: those of weighted_sum, or, if
+     * weight is NULL, those of mean. They are rounded, because they are factors of products. */
     void (*sum_rounded)(const struct pst_block *block, int64_t first, int64_t n, const pst_real *weight,
                         const pst_real *self_weight, const struct pst_twin_view *in, uint16_t *out,
                         int64_t ld_out, int64_t dim);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    AHEAD_EDGES = 16,  /* how many edges ahead rows are prefetched, to be read */
-    AHEAD_WRITTEN = 8, /* to be written */
+    AHEAD_EDGES = 16,  /* how many edges ahead rows are prefetched that are read */
+    AHEAD_WRITTEN = 8, /* how many edges ahead rows are prefetched that are written */
     AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
 };
 

@@ -4,8 +4,8 @@ figure of the data's README. All train by sampling and out of core: the cache ho
 The sampling algorithms on the same graphs: the mean test accuracy of GraphSAGE over five seeds is at most one point below that
 with uniform sampling. Edges get random weights for the algorithm weighted.
 
-Products in bfloat16: the mean test accuracy over three seeds (cora: ten) is within 0.2 points of that in float32, with features in
-float32 and in bfloat16.
+Products in bfloat16: the mean test accuracy is within 0.2 points of that in float32, with features in float32 and in bfloat16. The mean
+is over three seeds. On cora it is over ten, and over the first three with features in float32.
 
 coauthor_physics, 1.16 GB of features, trains in a memory cgroup of 512 MiB that holds all its processes."""
 import contextlib
@@ -38,7 +38,7 @@ SAMPLERS = {"uniform": ("uniform", ""), "labor": ("labor", ""), "labor, K = 64":
 SAMPLER_SEEDS, SAMPLER_POINTS = (1, 2, 3, 4, 5), 1.0
 SAMPLER_FANOUT = {"cora": [5, 5], "citeseer": [5, 5]}  # their settings take all neighbours
 BF16_POINTS = 0.2
-BF16_SEEDS = {"cora": range(1, 11)}  # 1,000 test vertices: by chance, the means of three seeds differ by 0.2
+BF16_SEEDS = {"cora": range(1, 11)}  # 1,000 test vertices: by chance, means of three seeds differ by 0.24
 CACHED_SHARE = 8  # one in so many feature bytes is cached
 PHYSICS, PHYSICS_FIGURE = "coauthor_physics", 96.2
 PHYSICS_LIMIT_BYTES = 512 << 20
@@ -169,6 +169,8 @@ def bf16_of(name):
             print(f"# {name}: test accuracy " + ", ".join(f"{m:.2f} in {way} ({seconds[way] / seconds['float32']:.2f} of the time)"
                                                           for way, m in mean.items()), flush=True)
             assert all(abs(m - mean["float32"]) <= BF16_POINTS for m in mean.values()), (name, accuracy)
+            first = {way: statistics.mean(a[:len(SEEDS)]) for way, a in accuracy.items()}
+            assert abs(first["bf16"] - first["float32"]) <= BF16_POINTS, (name, accuracy)
     run.__name__ = f"bf16_on_{name}"
     return run
 

@@ -117,13 +117,15 @@ static void take_rows(uint16_t *restrict to, int64_t ld_to, const struct pst_twi
         memcpy(to + r * ld_to, from->bf16 + (row + r) * from->ld, (size_t)columns * sizeof *to);
 }
 
-/* The same rows without gaps: where they lie, or, if they must be rounded or have gaps, in `to`. */
+/* `height` rows without gaps, of which those after the first `rows` are zeros. They are where they lie if
+ * they are in bfloat16, have no gaps and need no zeros; else in `to`. */
 static const uint16_t *dense_rows(uint16_t *to, const struct pst_twin_view *from, int64_t row, int64_t rows,
-                                  int64_t columns)
+                                  int64_t height, int64_t columns)
 {
-    if (from->bf16 != NULL && from->ld == columns)
+    if (from->bf16 != NULL && from->ld == columns && rows == height)
         return from->bf16 + row * columns;
     take_rows(to, columns, from, row, rows, columns);
+    memset(to + rows * columns, 0, (size_t)((height - rows) * columns) * sizeof *to);
     return to;
 }
 
@@ -224,9 +226,12 @@ static void by_rows(const struct product *p, const uint16_t *b)
     for (int64_t at = 0, m; at < p->m; at += m) {
         m = power_below(p->m - at, most);
         uint16_t *const to = scratch(0, (size_t)(m * p->k));
-        const uint16_t *const a = p->parts == 1 ? dense_rows(to, &p->a[0], at, m, columns) : to;
-        for (int i = 0; i < p->parts && p->parts > 1; i++)
-            take_rows(to + i * columns, p->k, &p->a[i], at, m, columns);
+        const uint16_t *a = to;
+        if (p->parts == 1)
+            a = dense_rows(to, p->a, at, m, m, columns);
+        else
+            for (int i = 0; i < p->parts; i++)
+                take_rows(to + i * columns, p->k, &p->a[i], at, m, columns);
         const struct pst_onednn_shape shape = {.m = m,
                                                .n = p->n,
                                                .k = p->k,
@@ -250,16 +255,8 @@ static void by_sums(const struct product *p)
         round_b(b, in_blocks(p), &from, 1, rows, p->n, p->ldb, k);
         const struct pst_onednn_shape shape = {
             .m = p->m, .n = p->n, .k = k, .ldc = p->ldc, .ta = 1, .adds = adds, .blocked = in_blocks(p)};
-        for (int i = 0; i < p->parts; i++) {
-            const uint16_t *a = to;
-            if (rows == k) {
-                a = dense_rows(to, &p->a[i], at, rows, p->m);
-            } else {
-                take_rows(to, p->m, &p->a[i], at, rows, p->m);
-                memset(to + rows * p->m, 0, (size_t)((k - rows) * p->m) * sizeof *to);
-            }
-            run(&shape, a, b, p->c[i]);
-        }
+        for (int i = 0; i < p->parts; i++)
+            run(&shape, dense_rows(to, &p->a[i], at, rows, k, p->m), b, p->c[i]);
     }
 }
 

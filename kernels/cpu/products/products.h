@@ -19,9 +19,9 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                        int64_t ldc, int threads);
 
-/* factor_set, factor_free, gemm_factor, gemm_sums and sum_rounded of struct pst_twin: the factor is rounded
+/* factor_set, factor_free, gemm_factor, gemm_sums and sum_rounded of struct pst_twin. The factor is rounded
  * when it is set, and gemm_sums rounds B once for all of its products. Matrices in bfloat16 are multiplied as
- * they are. They end the process with a message if memory runs out. */
+ * they are. If memory runs out, these functions end the process with a message. */
 void pst_products_factor_set(struct pst_twin_factor **factor, const float *const *from, int count,
                              int64_t rows, int64_t cols);
 void pst_products_factor_free(struct pst_twin_factor *factor);

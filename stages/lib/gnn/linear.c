@@ -4,7 +4,7 @@
 
 /* ---- sums over neighbours ------------------------------------------------------------------------ */
 
-/* Are the sums of a layer rounded as they are made? Only products may read them. */
+/* Are the sums of a layer rounded as they are made? Products then read them as they are. */
 static bool rounds_sums(const struct step *s, int l)
 {
     return s->twin->sum_rounded && !s->pass->project[l];
@@ -22,7 +22,7 @@ static struct pst_twin_view mixed_of(const struct step *s, int l)
     return mixed;
 }
 
-/* Destinations at..at+n. out: of all. */
+/* Sums over the neighbours of destinations at..at+n. out: the rows of all destinations. */
 static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_twin_view in, pst_real *out,
                       int64_t ld_out, int64_t dim)
 {

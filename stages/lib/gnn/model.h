@@ -163,8 +163,8 @@ struct pst_gnn_model {
     struct pst_twin_factor *factor[PST_GNN_LAYERS_MAX][PST_GNN_FACTORS];
     struct pst_gnn_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team, in the passes that are timed */
-    int64_t passes, timed;           /* all passes; those of them that are timed, besides the updates */
-    bool timing;                     /* the present pass is timed */
+    int64_t passes, timed;           /* so far: all passes; those whose times are in `spent` */
+    bool timing;                     /* the present pass is timed; updates always are */
     /* Of each layer, over all steps: destinations, sources and edges. FLOPs and bytes are counted from them.
      */
     int64_t rows[PST_GNN_LAYERS_MAX], sources[PST_GNN_LAYERS_MAX], edges[PST_GNN_LAYERS_MAX];
