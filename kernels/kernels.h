@@ -114,10 +114,30 @@ PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_
                         pst_real alpha, const pst_real *a, int64_t lda, const pst_real *b, int64_t ldb,
                         pst_real beta, pst_real *c, int64_t ldc, int threads);
 
+/* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
+ * pointer is NULL. With `elsewhere`, row i is there only if elsewhere[i] is -1. Else it is row elsewhere[i]
+ * of the matrix at `other`, which has numbers of the same type and the same ld. */
+struct pst_twin_view {
+    const pst_real *at;
+    const uint16_t *bf16;
+    int64_t ld;
+    const int32_t *elsewhere; /* NULL: all rows are there */
+    const void *other;
+};
+
+/* Where a row begins. */
+static inline const void *pst_twin_row(const struct pst_twin_view *m, int64_t i)
+{
+    const int32_t other = m->elsewhere != NULL ? m->elsewhere[i] : -1;
+    const char *at = m->at != NULL ? (const char *)m->at : (const char *)m->bf16;
+    const int64_t bytes = m->at != NULL ? (int64_t)sizeof *m->at : (int64_t)sizeof *m->bf16;
+    return (other >= 0 ? (const char *)m->other + other * m->ld * bytes : at + i * m->ld * bytes);
+}
+
 /* Mean over the in-neighbours of a block: out(dsts,dim)[d] = mean of in[indices[e]] over its edges; 0
- * without edges. */
+ * without edges. in: not in bfloat16. The call reads the structure itself. On a GPU, no row is elsewhere. */
 PST_API void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                        const pst_real *in, int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim);
+                        const struct pst_twin_view *in, pst_real *out, int64_t ld_out, int64_t dim);
 /* The gradient of the mean: grad_in[indices[e]] += grad_out[d] / degree(d). */
 PST_API void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
                              const pst_real *grad_out, int64_t ld_out, pst_real *grad_in, int64_t ld_in,
@@ -158,11 +178,12 @@ PST_API void pst_k_gcn_weights(struct pst_queue *q, const int32_t *indptr, const
                                pst_real *self_weight);
 
 /* Rows first..first+n of a weighted sum: out[d] = self_weight[d] in[d] + the sum over the edges e into d, in
- * order, of weight[e] in[indices[e]]. in(sources,dim), out(dsts,dim), weight(edges) and self_weight(dsts;
- * NULL: d itself does not count) are of the whole block; other rows of out stay as they are. */
+ * order, of weight[e] in[indices[e]]. in(sources,dim), which is as in pst_k_mean, out(dsts,dim),
+ * weight(edges) and self_weight(dsts; NULL: d itself does not count) are of the whole block; other rows of
+ * out stay as they are. */
 PST_API void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int64_t first, int64_t n,
-                                const pst_real *weight, const pst_real *self_weight, const pst_real *in,
-                                int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim);
+                                const pst_real *weight, const pst_real *self_weight,
+                                const struct pst_twin_view *in, pst_real *out, int64_t ld_out, int64_t dim);
 /* The gradient of the weighted sum, for the whole block: grad_in[d] += self_weight[d] grad_out[d], and then
  * grad_in[indices[e]] += weight[e] grad_out[d] in the order of the edges. */
 PST_API void pst_k_weighted_sum_grad(struct pst_queue *q, const struct pst_block *block,

@@ -279,14 +279,6 @@ struct pst_twin_sums;
 #define PST_TWIN_SUMS_ID_BYTES 128
 #define PST_TWIN_FACTOR_MAX 2 /* matrices of a factor, and products of gemm_sums */
 
-/* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
- * pointer is NULL. */
-struct pst_twin_view {
-    const pst_real *at;
-    const uint16_t *bf16;
-    int64_t ld;
-};
-
 struct pst_twin {
     uint64_t bytes;                     /* size of this structure; a different size means a different build */
     const char *name;                   /* "cpu", "cuda", "cuda on the host" */

@@ -18,6 +18,8 @@ struct sources {
     const pst_real *rows; /* rows of ids from .. from + n */
     int64_t ld;
     int64_t from, n;
+    const int32_t *elsewhere; /* as in struct pst_twin_view */
+    const pst_real *other;
 };
 
 PST_CPU_INLINE int64_t source(const struct sources *s, int64_t edge)
@@ -27,7 +29,9 @@ PST_CPU_INLINE int64_t source(const struct sources *s, int64_t edge)
 
 PST_CPU_INLINE const pst_real *row_of(const struct sources *s, int64_t edge)
 {
-    return s->rows + (source(s, edge) - s->from) * s->ld;
+    const int64_t at = source(s, edge) - s->from;
+    const int32_t other = s->elsewhere != NULL ? s->elsewhere[at] : -1;
+    return other >= 0 ? s->other + other * s->ld : s->rows + at * s->ld;
 }
 
 PST_CPU_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)
@@ -111,11 +115,12 @@ PST_CPU_CLONES static void mean_block(const struct sources *s, const int32_t *in
 }
 
 void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                const pst_real *in, int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim)
+                const struct pst_twin_view *in, pst_real *out, int64_t ld_out, int64_t dim)
 {
-    assert(q == NULL && dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
+    assert(q == NULL && dsts >= 0 && dim >= 0 && in->bf16 == NULL && in->ld >= dim && ld_out >= dim);
     (void)q;
-    const struct sources s = {indices, 4, indptr[dsts], in, ld_in, 0, INT64_MAX};
+    const struct sources s = {indices, 4,         indptr[dsts],  in->at,   in->ld,
+                              0,       INT64_MAX, in->elsewhere, in->other};
     mean_block(&s, indptr, dsts, out, ld_out, dim);
 }
 
@@ -171,7 +176,8 @@ pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t 
     const int64_t *indptr = graph->indptr + first;
     for (int64_t d = 0; from == 0 && d < n; d++)
         cursor[d] = indptr[d];
-    const struct sources s = {graph->indices, graph->index_bytes, indptr[n], in, ld_in, from, to - from};
+    const struct sources s = {graph->indices, graph->index_bytes, indptr[n], in,  ld_in,
+                              from,           to - from,          NULL,      NULL};
     return add_part(&s, indptr, n, to == graph->vertices, cursor, out, ld_out, dim) ? PST_OK : PST_E_FORMAT;
 }
 

@@ -17,6 +17,20 @@ struct weights {
     pst_real scale;     /* of those that count */
 };
 
+/* The rows that are added up, from the first column that counts on. */
+struct rows {
+    const pst_real *at;
+    int64_t ld;
+    const int32_t *elsewhere; /* as in struct pst_twin_view */
+    const pst_real *other;
+};
+
+PST_CPU_INLINE const pst_real *row_of(const struct rows *r, int64_t i)
+{
+    const int32_t other = r->elsewhere != NULL ? r->elsewhere[i] : -1;
+    return other >= 0 ? r->other + other * r->ld : r->at + i * r->ld;
+}
+
 PST_CPU_INLINE pst_real factor(const struct weights *w, pst_real weight)
 {
     return w->drops && signbit(weight) ? 0 : weight * w->scale;
@@ -43,38 +57,39 @@ PST_CPU_INLINE void add_four(const pst_real *const row[4], const pst_real by[4],
         out[j] = (((out[j] + a[j] * by[0]) + b[j] * by[1]) + c[j] * by[2]) + d[j] * by[3];
 }
 
-/* One head of one destination. `in` begins at the head's first column. */
+/* One head of one destination. The rows begin at the head's first column. */
 PST_CPU_INLINE void sum_head(const struct pst_block *b, const struct weights *w, int64_t d, int64_t head,
-                             const pst_real *in, int64_t ld, pst_real *out, bool fresh)
+                             const struct rows *in, pst_real *out, bool fresh)
 {
     int64_t e = b->indptr[d];
     const int64_t end = b->indptr[d + 1], last = b->edges - 1;
     if (w->self != NULL)
-        add_one(in + d * ld, factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
+        add_one(row_of(in, d), factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
     for (int64_t j = 0; j < w->dim && w->self == NULL && fresh; j++)
         out[j] = 0;
     for (; e + 4 <= end; e += 4) {
         const pst_real *row[4];
         pst_real by[4];
         for (int64_t i = 0; i < 4; i++) {
-            row[i] = in + b->indices[e + i] * ld;
+            row[i] = row_of(in, b->indices[e + i]);
             by[i] = factor(w, w->edge[(e + i) * w->heads + head]);
-            __builtin_prefetch(in + b->indices[pst_min_i64(e + AHEAD_EDGES + i, last)] * ld);
+            __builtin_prefetch(row_of(in, b->indices[pst_min_i64(e + AHEAD_EDGES + i, last)]));
         }
         add_four(row, by, out, w->dim);
     }
     for (; e < end; e++)
-        add_one(in + b->indices[e] * ld, factor(w, w->edge[e * w->heads + head]), out, w->dim, false);
+        add_one(row_of(in, b->indices[e]), factor(w, w->edge[e * w->heads + head]), out, w->dim, false);
 }
 
 PST_CPU_CLONES static void sum_rows(const struct pst_block *b, const struct weights *w, int64_t first,
-                                    int64_t n, const pst_real *in, int64_t ld_in, pst_real *out,
-                                    int64_t ld_out)
+                                    int64_t n, const struct rows *in, pst_real *out, int64_t ld_out)
 {
     for (int64_t d = first; d < first + n; d++)
-        for (int64_t h = 0; h < w->heads; h++)
-            sum_head(b, w, d, h, in + h * w->dim, ld_in, out + d * ld_out + (w->average ? 0 : h * w->dim),
+        for (int64_t h = 0; h < w->heads; h++) {
+            const struct rows of_head = {in->at + h * w->dim, in->ld, in->elsewhere, in->other};
+            sum_head(b, w, d, h, &of_head, out + d * ld_out + (w->average ? 0 : h * w->dim),
                      !w->average || h == 0);
+        }
 }
 
 /* Columns column..column+width of to += those of the gradient `from`, weighted with `weight` of each head. */
@@ -104,14 +119,14 @@ PST_CPU_CLONES static void spread_rows(const struct pst_block *b, const struct w
 }
 
 void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int64_t first, int64_t n,
-                        const pst_real *weight, const pst_real *self_weight, const pst_real *in,
-                        int64_t ld_in, pst_real *out, int64_t ld_out, int64_t dim)
+                        const pst_real *weight, const pst_real *self_weight, const struct pst_twin_view *in,
+                        pst_real *out, int64_t ld_out, int64_t dim)
 {
     assert(q == NULL && first >= 0 && n >= 0 && first + n <= block->dsts && dim >= 0);
-    assert(ld_in >= dim && ld_out >= dim);
+    assert(in->bf16 == NULL && in->ld >= dim && ld_out >= dim);
     (void)q;
     const struct weights w = {.edge = weight, .self = self_weight, .heads = 1, .dim = dim, .scale = 1};
-    sum_rows(block, &w, first, n, in, ld_in, out, ld_out);
+    sum_rows(block, &w, first, n, &(struct rows){in->at, in->ld, in->elsewhere, in->other}, out, ld_out);
 }
 
 void pst_k_weighted_sum_grad(struct pst_queue *q, const struct pst_block *block, const pst_real *weight,
@@ -147,7 +162,7 @@ void pst_k_gat_sum(struct pst_queue *q, const struct pst_block *block, const str
     assert(ld_z >= gat->heads * gat->dim && ld_out >= pst_gat_width(gat));
     (void)q;
     const struct weights w = attention(gat, alpha, alpha_self, drop);
-    sum_rows(block, &w, first, n, z, ld_z, out, ld_out);
+    sum_rows(block, &w, first, n, &(struct rows){z, ld_z, NULL, NULL}, out, ld_out);
 }
 
 void pst_k_gat_sum_grad(struct pst_queue *q, const struct pst_block *block, const struct pst_gat *gat,

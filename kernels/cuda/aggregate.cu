@@ -246,11 +246,12 @@ static void mean_part(struct pst_queue *q, const struct pst_csc *graph, int64_t 
 }
 
 void pst_k_mean(struct pst_queue *q, const int32_t *indptr, const int32_t *indices, int64_t dsts,
-                const float *in, int64_t ld_in, float *out, int64_t ld_out, int64_t dim)
+                const struct pst_twin_view *in, float *out, int64_t ld_out, int64_t dim)
 {
-    assert(dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
-    launch_mean(q, means<int32_t, int32_t>{indptr, indices, dsts, 0, 0, 0, true, NULL, in, ld_in, out, ld_out,
-                                           dim, q->status});
+    assert(dsts >= 0 && dim >= 0 && in->ld >= dim && ld_out >= dim);
+    assert(in->bf16 == NULL && in->elsewhere == NULL);
+    launch_mean(q, means<int32_t, int32_t>{indptr, indices, dsts, 0, 0, 0, true, NULL, in->at, in->ld, out,
+                                           ld_out, dim, q->status});
 }
 
 pst_rc pst_k_mean_csc(struct pst_queue *q, const struct pst_csc *graph, int64_t first, int64_t n,

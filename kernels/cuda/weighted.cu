@@ -204,12 +204,13 @@ weights plain(const float *weight, const float *self_weight, int64_t dim)
 } // namespace
 
 void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int64_t first, int64_t n,
-                        const float *weight, const float *self_weight, const float *in, int64_t ld_in,
+                        const float *weight, const float *self_weight, const struct pst_twin_view *in,
                         float *out, int64_t ld_out, int64_t dim)
 {
-    assert(first >= 0 && n >= 0 && first + n <= block->dsts && dim >= 0 && ld_in >= dim && ld_out >= dim);
-    launch_sum(q, {block->indptr, block->indices, first, n, plain(weight, self_weight, dim), in, ld_in, out,
-                   ld_out});
+    assert(first >= 0 && n >= 0 && first + n <= block->dsts && dim >= 0 && ld_out >= dim);
+    assert(in->ld >= dim && in->bf16 == NULL && in->elsewhere == NULL);
+    launch_sum(q, {block->indptr, block->indices, first, n, plain(weight, self_weight, dim), in->at, in->ld,
+                   out, ld_out});
 }
 
 void pst_k_weighted_sum_grad(struct pst_queue *q, const struct pst_block *block, const float *weight,

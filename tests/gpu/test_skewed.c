@@ -100,9 +100,10 @@ static void warps_share_a_long_row(enum gpu_graph kind, int64_t most)
     for (int64_t dim = DIM; dim <= TOO_WIDE; dim += TOO_WIDE - DIM) { /* by fours, and not */
         struct matrix in = matrix_new(VERTICES, dim), out = matrix_new(VERTICES, dim);
         (void)host_counts(count);
-        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, host(&in), in.ld, host(&out), out.ld, dim);
-        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, device(&in), in.ld, device(&out), out.ld,
-                   dim);
+        const struct pst_twin_view on_host = {.at = host(&in), .ld = in.ld},
+                                   on_device = {.at = device(&in), .ld = in.ld};
+        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, &on_host, host(&out), out.ld, dim);
+        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, &on_device, device(&out), out.ld, dim);
         settled(PST_OK);
         if (host_counts(count) && count[PST_HOST_ROWS] > (uint64_t)most)
             fail_msg("mean: a warp reads %llu rows; expected at most %lld",

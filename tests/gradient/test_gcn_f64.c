@@ -34,8 +34,8 @@ static double probed(void *ctx)
 {
     struct sums *s = ctx;
     double sum = 0;
-    pst_k_weighted_sum(NULL, &s->block, 0, s->block.dsts, s->weight, s->self, s->x, s->ld, s->y, s->ld,
-                       s->dim);
+    pst_k_weighted_sum(NULL, &s->block, 0, s->block.dsts, s->weight, s->self,
+                       &(struct pst_twin_view){.at = s->x, .ld = s->ld}, s->y, s->ld, s->dim);
     for (int64_t d = 0; d < s->block.dsts; d++)
         for (int64_t j = 0; j < s->dim; j++)
             sum += s->y[d * s->ld + j] * s->probe[d * s->ld + j];

@@ -49,7 +49,8 @@ static void check_mean(int64_t dsts, int64_t srcs, int64_t dim)
     double *want = malloc((size_t)(srcs * ld_in + 1) * sizeof *want);
     for (int64_t i = 0; i < srcs * ld_in; i++)
         want[i] = (double)grad[i];
-    pst_k_mean(NULL, b.indptr, b.indices, dsts, in, ld_in, out, ld_out, dim);
+    const struct pst_twin_view rows = {.at = in, .ld = ld_in};
+    pst_k_mean(NULL, b.indptr, b.indices, dsts, &rows, out, ld_out, dim);
     pst_k_mean_grad(NULL, b.indptr, b.indices, dsts, out, ld_out, grad, ld_in, dim);
     for (int64_t d = 0; d < dsts; d++) {
         const int64_t degree = b.indptr[d + 1] - b.indptr[d];
@@ -94,6 +95,41 @@ static void sort_rows(struct block *b, int64_t *wide)
         wide[e] = b->indices[e];
 }
 
+/* Sums of rows of which some are elsewhere have the bits of the same sums of rows side by side. */
+static void test_rows_elsewhere(void **state)
+{
+    enum { DSTS = 41, SOURCES = 53 };
+    (void)state;
+    for (int turn = 0; turn < 60; turn++) {
+        struct block b = random_block(DSTS, SOURCES);
+        const int64_t dim = 1 + some_size(), ld = dim + (int64_t)random_below(4), edges = b.indptr[DSTS];
+        float *in = random_array(SOURCES * ld), *rows = random_array(SOURCES * ld),
+              *other = random_array(SOURCES * ld), *want = random_array(DSTS * dim),
+              *found = random_array(DSTS * dim), *weight = random_array(edges), *self = random_array(DSTS);
+        int32_t elsewhere[SOURCES];
+        memcpy(rows, in, sizeof *in * (size_t)(SOURCES * ld));
+        move_rows(rows, sizeof *rows * (size_t)ld, SOURCES, elsewhere, other);
+        const struct pst_twin_view whole = {.at = in, .ld = ld},
+                                   view = {.at = rows, .ld = ld, .elsewhere = elsewhere, .other = other};
+        const struct pst_block block = {b.indptr, b.indices, DSTS, edges, SOURCES};
+        pst_k_mean(NULL, b.indptr, b.indices, DSTS, &whole, want, dim, dim);
+        pst_k_mean(NULL, b.indptr, b.indices, DSTS, &view, found, dim, dim);
+        assert_memory_equal(want, found, sizeof *want * (size_t)(DSTS * dim));
+        pst_k_weighted_sum(NULL, &block, 0, DSTS, weight, self, &whole, want, dim, dim);
+        pst_k_weighted_sum(NULL, &block, 0, DSTS, weight, self, &view, found, dim, dim);
+        assert_memory_equal(want, found, sizeof *want * (size_t)(DSTS * dim));
+        free(in);
+        free(rows);
+        free(other);
+        free(want);
+        free(found);
+        free(weight);
+        free(self);
+        free(b.indptr);
+        free(b.indices);
+    }
+}
+
 static void test_mean_csc(void **state)
 {
     (void)state;
@@ -111,7 +147,7 @@ static void test_mean_csc(void **state)
                             .edges = indptr[97]};
         float *in = random_array(97 * 31), *all = random_array(97 * 31), *part = random_array(97 * 31);
         int64_t cursor[97];
-        pst_k_mean(NULL, b.indptr, b.indices, 97, in, 31, all, 31, 31);
+        pst_k_mean(NULL, b.indptr, b.indices, 97, &(struct pst_twin_view){.at = in, .ld = 31}, all, 31, 31);
         assert_int_equal(pst_k_mean_csc(NULL, &g, 0, 0, 0, 97, in, 31, cursor, part, 31, 31), PST_OK);
         for (int64_t first = 0; first < 97; first += 20)
             assert_int_equal(pst_k_mean_csc(NULL, &g, first, first + 20 > 97 ? 97 - first : 20, 0, 97, in, 31,
@@ -119,7 +155,7 @@ static void test_mean_csc(void **state)
                              PST_OK);
         assert_memory_equal(all, part, sizeof(float) * 97 * 31);
         sort_rows(&b, wide_indices);
-        pst_k_mean(NULL, b.indptr, b.indices, 97, in, 31, all, 31, 31);
+        pst_k_mean(NULL, b.indptr, b.indices, 97, &(struct pst_twin_view){.at = in, .ld = 31}, all, 31, 31);
         for (int64_t width = 1; width < 97; width = width * 2 + 1) { /* in parts: the same bits */
             for (int64_t from = 0; from < 97; from += width) {
                 const int64_t to = pst_min_i64(97, from + width);
@@ -407,11 +443,12 @@ static void test_add_affine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_mean_csc),     cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_xent),         cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_widen),        cmocka_unit_test(test_add_affine),
+        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_mean_csc),       cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_dropout_rate),   cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_xent),           cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_widen),          cmocka_unit_test(test_add_affine),
+        cmocka_unit_test(test_rows_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

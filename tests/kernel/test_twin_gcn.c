@@ -103,11 +103,13 @@ static void test_weighted_sum(void **state)
         const int64_t n = (int64_t)rnd((uint64_t)(b.dsts - first) + 1), half = n / 2;
         struct matrix in = matrix_new(b.sources, dim), out = matrix_new(b.dsts, dim);
         struct both weight = floats_new(b.edges), self = floats_new(b.dsts);
-        cpu->weighted_sum(NULL, &b.on_host, first, half, weight.host, self.host, host(&in), in.ld, host(&out),
-                          out.ld, dim);
-        cpu->weighted_sum(NULL, &b.on_host, first + half, n - half, weight.host, self.host, host(&in), in.ld,
+        const struct pst_twin_view on_host = {.at = host(&in), .ld = in.ld},
+                                   on_device = {.at = device(&in), .ld = in.ld};
+        cpu->weighted_sum(NULL, &b.on_host, first, half, weight.host, self.host, &on_host, host(&out), out.ld,
+                          dim);
+        cpu->weighted_sum(NULL, &b.on_host, first + half, n - half, weight.host, self.host, &on_host,
                           host(&out), out.ld, dim);
-        cuda->weighted_sum(queue, &b.on_device, first, n, weight.device, self.device, device(&in), in.ld,
+        cuda->weighted_sum(queue, &b.on_device, first, n, weight.device, self.device, &on_device,
                            device(&out), out.ld, dim);
         close_floats(&out.all, LIMIT, "weighted sums");
         matrix_free(&in);

@@ -12,9 +12,10 @@ static void test_mean(void **state)
         struct block b = block_new(size_below(150), size_below(300));
         const int64_t dim = size_below(rnd(8) ? 160 : 700);
         struct matrix in = matrix_new(b.sources, dim), out = matrix_new(b.dsts, dim);
-        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, host(&in), in.ld, host(&out), out.ld, dim);
-        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, device(&in), in.ld, device(&out), out.ld,
-                   dim);
+        const struct pst_twin_view on_host = {.at = host(&in), .ld = in.ld},
+                                   on_device = {.at = device(&in), .ld = in.ld};
+        cpu->mean(NULL, b.indptr.host, b.indices.host, b.dsts, &on_host, host(&out), out.ld, dim);
+        cuda->mean(queue, b.indptr.device, b.indices.device, b.dsts, &on_device, device(&out), out.ld, dim);
         close_floats(&out.all, LIMIT, "means");
         matrix_free(&in);
         matrix_free(&out);

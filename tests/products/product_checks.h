@@ -39,6 +39,19 @@ static inline void assert_close(double found, double expected, double scale)
     }
 }
 
+/* Moves some of n rows to `other`, in another order, as in struct pst_twin_view. What stays is no number. */
+static inline void move_rows(void *rows, size_t row_bytes, int32_t n, int32_t *elsewhere, void *other)
+{
+    for (int32_t i = 0; i < n; i++) {
+        char *row = (char *)rows + (size_t)i * row_bytes;
+        elsewhere[i] = random_below(3) == 0 ? -1 : n - 1 - i;
+        if (elsewhere[i] < 0)
+            continue;
+        memcpy((char *)other + (size_t)elsewhere[i] * row_bytes, row, row_bytes);
+        memset(row, 0xff, row_bytes);
+    }
+}
+
 /* The nearest bfloat16, ties to even. */
 static inline double bf16(float value)
 {

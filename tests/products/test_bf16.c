@@ -137,8 +137,8 @@ static void test_factors_bf16(void **state)
 }
 
 /* Sums over neighbours in float32 and in bfloat16 are those of the plain kernels, rounded: of any number of
- * columns. */
-static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weighted)
+ * columns, also if some of the rows are elsewhere. */
+static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weighted, bool moved)
 {
     enum { DSTS = 40, SOURCES = 50, DEGREES = 12, FIRST = 3 };
     const int64_t ld = dim + (int64_t)random_below(5), ld_out = dim + (int64_t)random_below(5);
@@ -154,15 +154,26 @@ static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weig
                                                                            random_array(DSTS);
     uint16_t *const half = rounded_array(wide, SOURCES * ld), *const found =
                                                                   malloc(DSTS * (size_t)ld_out * 2);
+    float *const rows = malloc(SOURCES * (size_t)ld * 4), *const other = malloc(SOURCES * (size_t)ld * 4);
     for (int narrow = 0; narrow < 2; narrow++) {
-        const struct pst_twin_view in = {.at = narrow ? NULL : wide, .bf16 = narrow ? half : NULL, .ld = ld};
+        const size_t row_bytes = (size_t)ld * (narrow ? 2 : 4);
+        int32_t elsewhere[SOURCES];
+        struct pst_twin_view in = {
+            .at = narrow ? NULL : rows, .bf16 = narrow ? (uint16_t *)rows : NULL, .ld = ld};
         for (int64_t i = 0; i < SOURCES * ld && narrow; i++)
             wide[i] = (float)bf16(wide[i]);
+        const struct pst_twin_view all = {.at = wide, .ld = ld};
+        memcpy(rows, narrow ? (void *)half : wide, SOURCES * row_bytes);
+        if (moved) {
+            move_rows(rows, row_bytes, SOURCES, elsewhere, other);
+            in.elsewhere = elsewhere;
+            in.other = other;
+        }
         if (weighted)
-            twin->weighted_sum(NULL, &block, FIRST, DSTS - FIRST, weight, self_weight, wide, ld, want, ld_out,
+            twin->weighted_sum(NULL, &block, FIRST, DSTS - FIRST, weight, self_weight, &all, want, ld_out,
                                dim);
         else
-            twin->mean(NULL, indptr, indices, DSTS, wide, ld, want, ld_out, dim);
+            twin->mean(NULL, indptr, indices, DSTS, &all, want, ld_out, dim);
         memset(found, 0xee, DSTS * (size_t)ld_out * 2);
         twin->sum_rounded(&block, FIRST, DSTS - FIRST, weight, self_weight, &in, found, ld_out, dim);
         for (int64_t d = 0; d < DSTS; d++)
@@ -177,6 +188,8 @@ static void check_neighbours(const struct pst_twin *twin, int64_t dim, bool weig
     free(want);
     free(half);
     free(found);
+    free(rows);
+    free(other);
 }
 
 static void test_neighbours_bf16(void **state)
@@ -186,7 +199,7 @@ static void test_neighbours_bf16(void **state)
     assert_null(pst_twin_cpu()->sum_rounded);
     for (int64_t dim = 1; dim < 300; dim += dim < 140 ? 1 : 13)
         for (int weighted = 0; weighted < 2; weighted++)
-            check_neighbours(twin, dim, weighted != 0);
+            check_neighbours(twin, dim, weighted != 0, dim % 2 != 0);
 }
 
 int main(void)

@@ -39,12 +39,12 @@ INLINE __mmask16 lanes_of(struct way w, int vector)
     return vector == w.vectors - 1 ? w.some : (__mmask16)0xffff;
 }
 
-WITH_BF16 INLINE __m512 load(const struct neighbours *n, struct way w, int64_t row, int vector)
+WITH_BF16 INLINE __m512 load(struct way w, const void *row, int vector)
 {
-    const int64_t at = row * n->in->ld + w.first + vector * LANES;
+    const int64_t at = w.first + vector * LANES;
     if (!w.narrow)
-        return _mm512_maskz_loadu_ps(lanes_of(w, vector), n->in->at + at);
-    const __m256i half = _mm256_maskz_loadu_epi16(lanes_of(w, vector), n->in->bf16 + at);
+        return _mm512_maskz_loadu_ps(lanes_of(w, vector), (const float *)row + at);
+    const __m256i half = _mm256_maskz_loadu_epi16(lanes_of(w, vector), (const uint16_t *)row + at);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
@@ -52,8 +52,7 @@ INLINE void fetch(const struct neighbours *n, struct way w, int64_t edge)
 {
     if (edge >= n->block->edges || w.first > 0)
         return;
-    const int64_t at = n->block->indices[edge] * n->in->ld;
-    const char *row = w.narrow ? (const char *)(n->in->bf16 + at) : (const char *)(n->in->at + at);
+    const char *row = pst_twin_row(n->in, n->block->indices[edge]);
     const int64_t bytes = pst_min_i64(n->dim * (w.narrow ? 2 : 4), AHEAD_BYTES);
     for (int64_t i = 0; i < bytes; i += PST_CACHE_LINE)
         __builtin_prefetch(row + i);
@@ -63,9 +62,10 @@ INLINE void fetch(const struct neighbours *n, struct way w, int64_t edge)
 WITH_BF16 INLINE void add_row(const struct neighbours *n, struct way w, int64_t row, float weight,
                               bool is_first, __m512 *sum)
 {
+    const void *at = pst_twin_row(n->in, row);
 #pragma GCC unroll 8
     for (int v = 0; v < w.vectors; v++) {
-        __m512 x = load(n, w, row, v);
+        __m512 x = load(w, at, v);
         if (w.weighted)
             x = _mm512_mul_ps(x, _mm512_set1_ps(weight));
         sum[v] = is_first ? x : _mm512_add_ps(sum[v], x);

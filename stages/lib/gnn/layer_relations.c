@@ -166,12 +166,12 @@ static void mean_of_term(const struct step *s, const struct pst_gnn_view_of_term
     const struct pst_twin_view x = s->x[s->l];
     const int64_t ld = pst_gnn_width(s->model->layer[s->l].in);
     if (t->block->weight == NULL) {
-        s->twin->mean(s->q, t->block->indptr + first, t->block->indices, rows, x.at, x.ld,
-                      t->mixed + first * ld, ld, t->in);
+        s->twin->mean(s->q, t->block->indptr + first, t->block->indices, rows, &x, t->mixed + first * ld, ld,
+                      t->in);
         return;
     }
     const struct pst_block block = weighted_block(s, t->block);
-    s->twin->weighted_sum(s->q, &block, first, rows, t->block->weight, NULL, x.at, x.ld, t->mixed, ld, t->in);
+    s->twin->weighted_sum(s->q, &block, first, rows, t->block->weight, NULL, &x, t->mixed, ld, t->in);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */

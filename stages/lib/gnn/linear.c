@@ -32,10 +32,9 @@ static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_tw
     if (rounds_sums(s, s->l))
         s->twin->sum_rounded(&block, at, n, weights, self_weights, &in, (uint16_t *)(void *)out, ld_out, dim);
     else if (weights)
-        s->twin->weighted_sum(s->q, &block, at, n, weights, self_weights, in.at, in.ld, out, ld_out, dim);
+        s->twin->weighted_sum(s->q, &block, at, n, weights, self_weights, &in, out, ld_out, dim);
     else
-        s->twin->mean(s->q, block.indptr + at, block.indices, n, in.at, in.ld, out + at * ld_out, ld_out,
-                      dim);
+        s->twin->mean(s->q, block.indptr + at, block.indices, n, &in, out + at * ld_out, ld_out, dim);
 }
 
 /* The gradient of aggregate, for the whole block and some columns: adds to grad_in. */

@@ -45,8 +45,11 @@ static inline struct pst_twin_view view_at(const pst_real *at, int64_t ld)
 static inline struct pst_twin_view view_from(struct pst_twin_view m, int64_t row, int64_t column)
 {
     const int64_t at = row * m.ld + column;
-    return (struct pst_twin_view){
-        .at = m.at ? m.at + at : NULL, .bf16 = m.bf16 ? m.bf16 + at : NULL, .ld = m.ld};
+    return (struct pst_twin_view){.at = m.at ? m.at + at : NULL,
+                                  .bf16 = m.bf16 ? m.bf16 + at : NULL,
+                                  .ld = m.ld,
+                                  .elsewhere = m.elsewhere ? m.elsewhere + row : NULL,
+                                  .other = m.other};
 }
 
 static inline pst_real *real_at(const struct pst_gnn_model *model, size_t offset)

@@ -374,7 +374,8 @@ struct dense {
 void call_mean(void *context)
 {
     const struct dense *d = static_cast<const struct dense *>(context);
-    d->b->g->cuda->mean(d->b->g->q, d->indptr, d->indices, d->dsts, d->in, d->dim, d->out, d->dim, d->dim);
+    const struct pst_twin_view in = {d->in, NULL, d->dim, NULL, NULL};
+    d->b->g->cuda->mean(d->b->g->q, d->indptr, d->indices, d->dsts, &in, d->out, d->dim, d->dim);
 }
 
 void call_mean_grad(void *context)
@@ -463,7 +464,8 @@ void add_gradients(const int32_t *indptr, const int32_t *indices, const struct d
 void check_means(struct batch *b, struct dense *d, const float *in, float *out, float *grad)
 {
     const int h = HOPS - 1;
-    b->g->cpu->mean(NULL, b->indptr[h], b->local[h], d->dsts, in, d->dim, out, d->dim, d->dim);
+    const struct pst_twin_view rows = {in, NULL, d->dim, NULL, NULL};
+    b->g->cpu->mean(NULL, b->indptr[h], b->local[h], d->dsts, &rows, out, d->dim, d->dim);
     call_mean(d);
     gpu_close_floats(b->g, d->out, out, (size_t)(d->dsts * d->dim), LIMIT, "mean");
     add_gradients(b->indptr[h], b->local[h], d, out, grad);
