@@ -42,12 +42,13 @@ static pst_rc say(struct memory *m, json_t *message)
 }
 
 /* Allocates host memory. Its path is a descriptor of this process. */
-static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, char path[PST_REGION_PATH_MAX])
+static pst_rc take_host(const struct memory *m, json_int_t id, uint64_t bytes, bool scattered,
+                        char path[PST_REGION_PATH_MAX])
 {
     char name[PST_NAME_MAX];
     int fd;
     (void)snprintf(name, sizeof name, "penstock-%s-%lld", m->device, (long long)id);
-    pst_rc rc = pst_region_create(&fd, name, bytes);
+    pst_rc rc = pst_region_create(&fd, name, bytes, scattered);
     (void)snprintf(path, PST_REGION_PATH_MAX, "/proc/%d/fd/%d", (int)getpid(), fd);
     return rc;
 }
@@ -120,8 +121,10 @@ static pst_rc allocate(struct memory *m, const json_t *message)
 {
     json_int_t id = json_integer_value(json_object_get(message, "id"));
     json_int_t bytes = json_integer_value(json_object_get(message, "bytes"));
+    const bool scattered = json_is_true(json_object_get(message, "scattered"));
     char path[PST_REGION_PATH_MAX];
-    pst_rc rc = m->gpu < 0 ? take_host(m, id, (uint64_t)bytes, path) : take_gpu(m, (uint64_t)bytes, path);
+    pst_rc rc =
+        m->gpu < 0 ? take_host(m, id, (uint64_t)bytes, scattered, path) : take_gpu(m, (uint64_t)bytes, path);
     if (rc != PST_OK) {
         pst_rc told =
             say(m, json_pack("{ss ss si}", "type", "failed", "text", pst_error_text(), "rc", (int)rc));

@@ -18,7 +18,7 @@
 pst_rc pst_pulse_init(struct pst_pulse *pulse)
 {
     pulse->counts = NULL;
-    pst_rc rc = pst_region_create(&pulse->fd, "penstock-pulse", PST_PAGE);
+    pst_rc rc = pst_region_create(&pulse->fd, "penstock-pulse", PST_PAGE, false);
     if (rc != PST_OK)
         return rc;
     void *page = mmap(NULL, PST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, pulse->fd, 0);

@@ -11,47 +11,90 @@
 
 #include "common/error.h"
 
-#define HUGE_BYTES ((uint64_t)2 << 20) /* a huge page of x86-64, and of ARM with small pages of 4 KiB */
-#ifndef PST_REGION_POLICY              /* a test has another one */
+#define HUGE_BYTES ((uint64_t)2 << 20)      /* a huge page of x86-64, and of ARM with small pages of 4 KiB */
+#define COLLAPSE_BYTES ((uint64_t)64 << 20) /* that one request collapses */
+#ifndef PST_REGION_POLICY                   /* a test has another one */
 #define PST_REGION_POLICY "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 #endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* since Linux 6.1 */
+#endif
 
-/* Does shared memory get huge pages where a process asks for them, and only there? */
-static bool huge_if_advised(void)
+/* Is this the system's policy for huge pages of shared memory? */
+static bool policy_is(const char *name)
 {
     char text[128] = "";
     const int fd = open(PST_REGION_POLICY, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         (void)close(fd);
-    return n > 0 && strstr(text, "[advise]") != NULL;
+    return n > 0 && strstr(text, name) != NULL;
+}
+
+/* Maps all of fd. A large region begins at a huge page, because only then it can consist of them. NULL: errno
+ * says why. */
+static void *map_aligned(int fd, uint64_t bytes)
+{
+    const uint64_t room = bytes + (bytes >= HUGE_BYTES ? HUGE_BYTES : 0);
+    char *all = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *base = room > bytes ? (char *)pst_align_up((uint64_t)(uintptr_t)all, HUGE_BYTES) : all;
+    if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        const int why = errno;
+        (void)munmap(all, room);
+        errno = why;
+        return NULL;
+    }
+    const uint64_t used = pst_align_up(bytes, PST_PAGE);
+    if (base > all)
+        (void)munmap(all, (size_t)(base - all));
+    if (all + room > base + used)
+        (void)munmap(base + used, (size_t)(all + room - (base + used)));
+    return base;
+}
+
+/* Huge pages where the policy gives none: each is collapsed from its first small page, which needs no policy.
+ * It stops where the kernel has no huge page left, or does not know the request. */
+static void collapse(char *base, uint64_t bytes)
+{
+    for (uint64_t at = 0; at + HUGE_BYTES <= bytes; at += COLLAPSE_BYTES) {
+        const uint64_t end = at + COLLAPSE_BYTES < bytes ? at + COLLAPSE_BYTES : bytes;
+        for (uint64_t page = at; page < end; page += HUGE_BYTES)
+            *(volatile char *)(base + page) = 0;
+        if (madvise(base + at, end / HUGE_BYTES * HUGE_BYTES - at, MADV_COLLAPSE) != 0)
+            return;
+    }
 }
 
 /* Makes pages of the region, huge ones where the kernel has them. fallocate would make small ones, because it
  * knows no advice. What is not made here, fallocate makes afterwards. */
-static void make_huge(int fd, uint64_t bytes)
+static void make_huge(int fd, uint64_t bytes, bool scattered)
 {
-    if (bytes < HUGE_BYTES || !huge_if_advised())
+    const bool advised = policy_is("[advise]"), never = policy_is("[never]");
+    if (bytes < HUGE_BYTES || !(advised || (never && scattered)))
         return;
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
+    void *base = map_aligned(fd, bytes);
+    if (!base)
         return;
-    if (madvise(base, bytes, MADV_HUGEPAGE) == 0)
+    if (never)
+        collapse(base, bytes);
+    else if (madvise(base, bytes, MADV_HUGEPAGE) == 0)
         (void)madvise(base, bytes, MADV_POPULATE_WRITE);
     (void)munmap(base, bytes);
 }
 
-pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes)
+pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes, bool scattered)
 {
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
         return pst_fail_errno("cannot create shared memory for %s", name);
     const bool sized = ftruncate(*fd, (off_t)bytes) == 0;
     if (sized)
-        make_huge(*fd, bytes);
+        make_huge(*fd, bytes, scattered);
     if (sized && fallocate(*fd, 0, 0, (off_t)bytes) == 0 &&
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return PST_OK;
@@ -123,8 +166,8 @@ pst_rc pst_region_find(const void *addr, uint64_t bytes, int *fd, uint64_t *offs
 /* Maps fd, which it keeps on success. */
 static pst_rc map_fd(struct pst_region *region, int fd, const char *name, uint64_t bytes)
 {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED)
+    void *base = map_aligned(fd, bytes);
+    if (!base)
         return pst_fail_errno("cannot map shared memory %s", name);
     *region = (struct pst_region){base, bytes};
     pst_rc rc = remember(region, fd);
@@ -139,7 +182,7 @@ pst_rc pst_region_new(struct pst_region *region, const char *name, uint64_t byte
 {
     int fd;
     memset(region, 0, sizeof *region);
-    pst_rc rc = pst_region_create(&fd, name, bytes);
+    pst_rc rc = pst_region_create(&fd, name, bytes, false);
     if (rc != PST_OK)
         return rc;
     rc = map_fd(region, fd, name, bytes);

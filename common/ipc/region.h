@@ -20,8 +20,9 @@ struct pst_region {
 
 /* For the memory host: makes a memfd and allocates all of it. If memory is short it fails now, and not by
  * SIGBUS later. Regions of at least 2 MiB get huge pages if the system gives them to shared memory (the file
- * shmem_enabled of transparent_hugepage in sysfs is `advise`, `within_size` or `always`). */
-PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes);
+ * shmem_enabled of transparent_hugepage in sysfs is `advise`, `within_size` or `always`). scattered: rows are
+ * read anywhere in it, so it also gets them if the file is `never`, since Linux 6.1. */
+PST_API PST_MUST_USE pst_rc pst_region_create(int *fd, const char *name, uint64_t bytes, bool scattered);
 /* Maps a region by path ("/proc/PID/fd/N"). */
 PST_API PST_MUST_USE pst_rc pst_region_map(struct pst_region *region, const char *path, uint64_t bytes);
 /* Makes a memfd and maps it: zeroed memory that other processes can share (pst_region_find). */

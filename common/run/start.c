@@ -40,9 +40,10 @@ void pst_run_tell_type(struct pst_supervisor *sv, const char *name, const char *
 
 void pst_run_ask_block(struct pst_supervisor *sv, int b)
 {
-    pst_run_tell(
-        sv, sv->hosts[sv->blocks[b].host].name,
-        json_pack("{ss si sI}", "type", "allocate", "id", b, "bytes", (json_int_t)sv->blocks[b].bytes));
+    const bool cache = b > sv->graph->nroutes; /* what stages share: not the board, and no slots */
+    pst_run_tell(sv, sv->hosts[sv->blocks[b].host].name,
+                 json_pack("{ss si sI sb}", "type", "allocate", "id", b, "bytes",
+                           (json_int_t)sv->blocks[b].bytes, "scattered", cache));
 }
 
 /* Asks each memory host for what it has to make. */

@@ -2,6 +2,7 @@
  * policy is `advise` or `always` also shows that the pages are huge. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,15 @@
 
 static char policy[64];
 static int advices[8], nadvices;
+static bool refuses; /* the kernel does not know the request */
 
 static int noted(void *at, size_t bytes, int advice)
 {
     if (nadvices < 8)
         advices[nadvices++] = advice;
-    return madvise(at, bytes, advice);
+    if (refuses)
+        errno = EINVAL;
+    return refuses ? -1 : madvise(at, bytes, advice);
 }
 
 #define PST_REGION_POLICY policy
@@ -57,6 +61,37 @@ static void huge_pages_are_asked_for_first(void **state)
     assert_int_equal(advices[1], MADV_POPULATE_WRITE);
     nadvices = 0;
     use((2 << 20) - PST_PAGE); /* smaller than a huge page */
+    assert_int_equal(nadvices, 0);
+}
+
+/* With `never`, scattered memory has them, and any other has none. */
+static void scattered_memory_has_them_by_itself(void **state)
+{
+    (void)state;
+    int fd;
+    set_policy("always within_size advise [never] deny force\n");
+    for (int old = 0; old < 2; old++) {
+        nadvices = 0;
+        refuses = old == 1;
+        assert_int_equal(pst_region_create(&fd, "test", ((uint64_t)130 << 20) + PST_PAGE, true), PST_OK);
+        refuses = false;
+        assert_int_equal(advices[0], MADV_COLLAPSE);
+        assert_true(old ? nadvices == 1 : nadvices >= 1 && nadvices <= 3); /* 64 MiB each, until it fails */
+        struct pst_region region;
+        char path[64];
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        assert_int_equal(pst_region_map(&region, path, ((uint64_t)130 << 20) + PST_PAGE), PST_OK);
+        const unsigned char *at = region.base;
+        for (uint64_t i = 0; i < region.bytes; i += PST_PAGE)
+            assert_int_equal(at[i], 0);
+        assert_int_equal((uintptr_t)region.base % (2 << 20), 0);
+        pst_region_unmap(&region);
+        assert_int_equal(close(fd), 0);
+    }
+    nadvices = 0;
+    set_policy("always within_size advise never [deny] force\n");
+    assert_int_equal(pst_region_create(&fd, "test", 4 << 20, true), PST_OK);
+    assert_int_equal(close(fd), 0);
     assert_int_equal(nadvices, 0);
 }
 
@@ -132,6 +167,7 @@ int main(void)
         cmocka_unit_test(huge_pages_are_asked_for_first),
         cmocka_unit_test(the_pages_are_huge),
         cmocka_unit_test(the_policy_is_the_systems),
+        cmocka_unit_test(scattered_memory_has_them_by_itself),
     };
     return cmocka_run_group_tests(tests, make_policy, remove_policy);
 }
