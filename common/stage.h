@@ -25,7 +25,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_STAGE_ABI 6
+#define PST_STAGE_ABI 7
 #define PST_REPLICAS_MAX 16 /* of one stage: as many as a pipeline can name devices of a kind */
 
 struct pst_stage; /* one running instance of a stage; its host owns it */
@@ -48,6 +48,10 @@ enum pst_port_flag {
                     have announced. Kernels of other stages may still use the rest */
     PST_PORT_NEEDED_ON_GPU = 1u << 6, /* with PST_PORT_OPTIONAL: a stage on a GPU needs the link. If only the
                                          pipeline's device or "auto" put it there, it moves to cpu:0 */
+    PST_PORT_IN_PLACE =
+        1u
+        << 7, /* IN: some of a slot's data may stay in the memory that the stage shares which fills the
+                 slots (pst_in_place): this stage does not read them, or reads them there (pst_shared_from) */
 };
 
 /* A slot can carry requests for data that the disk stage must still read (slots/request.h). `penstock check`
@@ -79,13 +83,14 @@ struct pst_port_desc {
 
     const char *forwards; /* OUT: the inputs whose slots leave here, separated by commas; NULL: new slots */
     enum pst_requests requests;
-    unsigned flags;         /* enum pst_port_flag */
-    int hold;               /* the largest number of slots that an instance keeps at a time; 0: one */
-    const char *hold_param; /* an INT parameter that is added to `hold`, which then may be 0 */
-    const char *splits_if;  /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
-    const char *whole_if;   /* IN: "PARAM=VALUE": if true, split batches are refused */
-    const char *near_if;    /* OUT, one-shot: "PARAM=VALUE|VALUE": if true, the copies of a stage that gets it
-                               read each other's memory, so all are on one machine */
+    unsigned flags;          /* enum pst_port_flag */
+    int hold;                /* the largest number of slots that an instance keeps at a time; 0: one */
+    const char *hold_param;  /* an INT parameter that is added to `hold`, which then may be 0 */
+    const char *splits_if;   /* OUT: "PARAM=VALUE": if true, batches may be split into micro-batches */
+    const char *whole_if;    /* IN: "PARAM=VALUE": if true, split batches are refused */
+    const char *in_place_if; /* IN: "PARAM=VALUE|VALUE": unless true, PST_PORT_IN_PLACE does not count */
+    const char *near_if; /* OUT, one-shot: "PARAM=VALUE|VALUE": if true, the copies of a stage that gets it
+                            read each other's memory, so all are on one machine */
 };
 
 /* ---- the description: parameters ------------------------------------------------------------- */
@@ -458,6 +463,14 @@ PST_API void *pst_shared(struct pst_stage *self);
  * are there when the pipeline starts. NULL: that replica did not call pst_share, or belongs to another rank.
  */
 PST_API const void *pst_shared_of(const struct pst_stage *self, int replica);
+
+/* May slots of this output name data in the memory of pst_share, and not have them themselves? True if all
+ * stages that these slots come to have PST_PORT_IN_PLACE, and all are on CPUs. From `size` on. */
+PST_API bool pst_in_place(const struct pst_stage *self, int port);
+/* The memory that the stage shares which fills the slots of this input, if it may keep data in place. It can
+ * only be read. The address is known from `open` on; the contents are there when the pipeline starts. *bytes
+ * gets its size. NULL: it shares none, or a stage on the way reads all data in the slots. */
+PST_API const void *pst_shared_from(const struct pst_stage *self, int port, uint64_t *bytes);
 
 /* The same in the memory of the stage's GPU: only in `size`, and on a GPU. The memory is not zeroed. When
  * the pipeline starts, kernels must not write to it any more, but nothing prevents it. */

@@ -76,7 +76,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 
 #define ANYTHING .type = "any", .dtype = "any", .rank = -1, .memory = "cpu,cuda"
 static const struct pst_port_desc ports[] = {
-    {.name = "in", .dir = PST_IN, .help = "anything", ANYTHING, .flags = PST_PORT_ASIDE},
+    {.name = "in", .dir = PST_IN, .help = "anything", ANYTHING, .flags = PST_PORT_ASIDE | PST_PORT_IN_PLACE},
     {.name = "out", .dir = PST_OUT, .help = "the same slots, later", .forwards = "in", ANYTHING},
     {0}};
 

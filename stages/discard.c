@@ -15,7 +15,7 @@ static const struct pst_port_desc ports[] = {{.name = "in",
                                               .dtype = "any",
                                               .rank = -1,
                                               .memory = "cpu,cuda",
-                                              .flags = PST_PORT_ASIDE},
+                                              .flags = PST_PORT_ASIDE | PST_PORT_IN_PLACE},
                                              {0}};
 static const struct pst_param_desc params[] = {{0}};
 

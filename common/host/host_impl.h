@@ -97,8 +97,9 @@ struct pst_stage {
     struct pst_region shared;                     /* with the other instances of the stage */
     struct pst_region resident[PST_REPLICAS_MAX]; /* what other replicas on this machine share, by number */
     struct pst_region shared_gpu, resident_gpu[PST_REPLICAS_MAX]; /* the same, in memory of GPUs */
-    struct pst_collective *collective;                            /* NULL: not open */
-    const char *replica_names[PST_REPLICAS_MAX];                  /* point into config */
+    struct pst_region lent[PST_PORTS_MAX];       /* what the stage shares that fills the slots of an input */
+    struct pst_collective *collective;           /* NULL: not open */
+    const char *replica_names[PST_REPLICAS_MAX]; /* point into config */
     struct pst_board *board;
     struct pst_page *page;
     struct pst_host_peer peers[PST_STAGES_MAX];
@@ -132,8 +133,15 @@ struct pst_stage {
     double program_free_s; /* in a trace of a foreign stage: when its program last gave a slot back */
 };
 
-/* host.c: opens memory of another replica's GPU, if the "open" message has named it. */
-pst_rc pst_host_map_resident_gpu(struct pst_stage *self, int replica);
+/* memory.c: maps a region, once in a process. For a stage on a GPU (gpu >= 0) its kernels can use it. */
+pst_rc pst_memory_map(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
+                      struct pst_region *out);
+/* Maps all that the "open" message says stages share, but for other replicas' memory of GPUs. */
+pst_rc pst_memory_map_shared(struct pst_stage *self, const json_t *message);
+/* From the start on, what is shared in the host's memory can only be read. */
+pst_rc pst_memory_seal(struct pst_stage *self);
+/* Opens memory of another replica's GPU, if the "open" message has named it. */
+pst_rc pst_memory_map_resident_gpu(struct pst_stage *self, int replica);
 
 /* ports.c */
 /* Delivers frames, credits and ends that are there. True: there was something. */

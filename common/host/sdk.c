@@ -204,6 +204,18 @@ const void *pst_shared_of(const struct pst_stage *self, int replica)
     return replica == self->replica ? self->shared.base : self->resident[replica].base;
 }
 
+bool pst_in_place(const struct pst_stage *self, int port)
+{
+    return json_object_get(json_object_get(self->config, "in_place"), port_name(self, port)) != NULL;
+}
+
+const void *pst_shared_from(const struct pst_stage *self, int port, uint64_t *bytes)
+{
+    assert(port >= 0 && port < pst_desc_ports(&self->desc));
+    *bytes = self->lent[port].bytes;
+    return self->lent[port].base;
+}
+
 void pst_share_gpu(struct pst_stage *self, uint64_t bytes)
 {
     assert(self->needs && "call pst_share_gpu only from the stage's `size` function");
@@ -221,7 +233,7 @@ pst_rc pst_shared_gpu_of(struct pst_stage *self, int replica, const void **at)
     assert(replica >= 0 && replica < PST_REPLICAS_MAX);
     const pst_rc rc = replica == self->replica || self->resident_gpu[replica].base
                           ? PST_OK
-                          : pst_host_map_resident_gpu(self, replica);
+                          : pst_memory_map_resident_gpu(self, replica);
     *at = replica == self->replica ? self->shared_gpu.base : self->resident_gpu[replica].base;
     if (rc != PST_OK || *at)
         return rc;

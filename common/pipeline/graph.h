@@ -29,8 +29,9 @@ struct pst_route {
     int copy_of; /* the route that these slots are copies of; -1: none */
     enum pst_route_memory memory;
     char device[PST_PIPELINE_DEVICE_MAX]; /* the device whose memory host has the slots */
-    bool events; /* CUDA events hand slots over, not the host: only kernels touch them */
-    bool aside;  /* a borrower with PST_PORT_ASIDE writes to the slots without waiting for kernels */
+    bool events;   /* CUDA events hand slots over, not the host: only kernels touch them */
+    bool aside;    /* a borrower with PST_PORT_ASIDE writes to the slots without waiting for kernels */
+    bool in_place; /* the originator may keep data in memory that it shares with all borrowers */
 };
 
 struct pst_graph {

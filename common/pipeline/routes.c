@@ -122,6 +122,22 @@ static void choose_handover(const struct pst_pipeline *pl, struct pst_route *rou
     }
 }
 
+/* Decides whether data may stay in memory that the originator shares: all that get the slots must know it. A
+ * program maps no such memory. */
+static bool in_place(const struct pst_pipeline *pl, const struct pst_route *route)
+{
+    const struct pst_port_desc *port;
+    bool can = route->borrowers > 0;
+    for (int b = -1; b < route->borrowers && can; b++) {
+        const struct pst_pipeline_stage_spec *stage = who(pl, route, b, &port);
+        can = strncmp(stage->device, "cpu:", 4) == 0 && !stage->caps.foreign;
+        if (b >= 0 && can)
+            can = (port->flags & PST_PORT_IN_PLACE) &&
+                  (!port->in_place_if || pst_condition_holds(port->in_place_if, stage->params));
+    }
+    return can;
+}
+
 /* Which route a copy's slots are copies of; -1: the route's originator is no copy. */
 static int original_of(const struct pst_graph *graph, const struct pst_pipeline *pl,
                        const struct pst_route *route)
@@ -159,6 +175,7 @@ static bool add_route(struct pst_graph *graph, const struct pst_pipeline *pl, st
     }
     place(pl, route);
     choose_handover(pl, route);
+    route->in_place = in_place(pl, route);
     graph->nroutes += route->borrowers > 0;
     return true;
 }

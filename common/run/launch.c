@@ -389,6 +389,7 @@ json_t *pst_run_configure_message(const struct pst_supervisor *sv, int index)
     (void)json_object_set_new(j, "stops", json_boolean(sv->pl->stop_patience > 0));
     pst_run_add_replica(sv, j, stage);
     pst_run_add_receivers(sv, j, in->stage);
+    pst_run_add_in_place(sv, j, in->stage);
     (void)json_object_set_new(j, "overlap", json_boolean(sv->pl->overlap));
     if (sv->pl->bus_bytes_per_s > 0)
         (void)json_object_set_new(j, "bus_bytes_per_s",

@@ -145,6 +145,34 @@ static json_t *resident(const struct pst_supervisor *sv, int stage, int before, 
     return list;
 }
 
+/* What the originators share of routes that come to this stage. */
+static json_t *lent(const struct pst_supervisor *sv, int stage)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < sv->graph->nroutes; r++) {
+        const struct pst_route *route = &sv->graph->routes[r];
+        const struct pst_run_block *block = &sv->blocks[block_of(sv, route->stage, false)];
+        for (int b = 0; b < route->borrowers && route->in_place && block->bytes > 0; b++)
+            if (route->borrower_stage[b] == stage)
+                (void)json_array_append_new(list,
+                                            json_pack("{si ss sI}", "port", route->borrower_port[b], "path",
+                                                      block->path, "bytes", (json_int_t)block->bytes));
+    }
+    return list;
+}
+
+void pst_run_add_in_place(const struct pst_supervisor *sv, json_t *message, int stage)
+{
+    json_t *ports = json_object();
+    for (int r = 0; r < sv->graph->nroutes; r++) {
+        const struct pst_route *route = &sv->graph->routes[r];
+        if (route->stage == stage && route->in_place)
+            (void)json_object_set_new(ports, sv->pl->stages[stage].caps.desc->ports[route->port].name,
+                                      json_true());
+    }
+    (void)json_object_set_new(message, "in_place", ports);
+}
+
 void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage)
 {
     static const char *const names[2][3] = {{"shared", "shared_bytes", "resident"},
@@ -160,6 +188,7 @@ void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int st
         if (replicas > 1)
             (void)json_object_set_new(message, names[gpu][2], resident(sv, stage, before, gpu));
     }
+    (void)json_object_set_new(message, "lent", lent(sv, stage));
 }
 
 /* The first receiver with replicas, or else the first one; -1: there is none. */

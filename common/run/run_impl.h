@@ -193,6 +193,7 @@ int pst_run_blocks(const struct pst_supervisor *sv);
 void pst_run_plan_shared(struct pst_supervisor *sv);
 void pst_run_need_shared(struct pst_supervisor *sv, int stage, const json_t *need);
 PST_MUST_USE pst_rc pst_run_check_shared(const struct pst_supervisor *sv);
+void pst_run_add_in_place(const struct pst_supervisor *sv, json_t *message, int stage);
 void pst_run_add_shared(const struct pst_supervisor *sv, json_t *message, int stage);
 void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage);
 

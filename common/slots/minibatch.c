@@ -55,6 +55,8 @@ void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct
     }
     if (size->pairs > 0)
         layout->pairs_at = append(&end, 2 * size->pairs, sizeof(int32_t));
+    if (size->in_place)
+        layout->in_place_at = append(&end, rows, sizeof(int32_t));
     layout->requests_at = append(&end, requests, sizeof(struct pst_request));
     layout->missing_at = append(&end, requests, sizeof(int32_t));
     layout->features_bytes = pst_align_up((uint64_t)rows * stride_bytes, PST_PAGE);
@@ -84,12 +86,13 @@ void pst_minibatch_place(struct pst_minibatch *mb, const struct pst_minibatch_la
     memcpy(mb->weights_at, layout->weights_at, sizeof mb->weights_at);
     memcpy(mb->relations_at, layout->relations_at, sizeof mb->relations_at);
     mb->pairs_at = layout->pairs_at;
+    mb->in_place_at = layout->in_place_at;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
 #define WEIGHT_MAX 1.0001 /* a share of 1, rounded */
-#define SPANS_MAX (6 + 4 * PST_HOPS_MAX)
+#define SPANS_MAX (7 + 4 * PST_HOPS_MAX)
 
 /* One array of the slot. */
 struct span {
@@ -253,6 +256,36 @@ static pst_rc check_pairs(const struct pst_minibatch *h, const struct pst_miniba
                : PST_OK;
 }
 
+static pst_rc check_in_place(const struct pst_minibatch *h, const struct pst_minibatch *slot,
+                             struct spans *spans)
+{
+    const int64_t rows = h->n[h->hops], dsts = h->n[h->hops - 1];
+    if (h->in_place_at == 0)
+        return PST_OK;
+    const pst_rc rc = add_span(spans, "in_place", -1, h->in_place_at, (uint64_t)rows, sizeof(int32_t),
+                               sizeof(int32_t), h->bytes_used);
+    if (rc != PST_OK)
+        return rc;
+    const int32_t *row = pst_minibatch_at(slot, h->in_place_at);
+    int32_t most = -1, lowest = -1;
+    bool kept = false;
+    for (int64_t i = 0; i < rows; i++) {
+        most = row[i] > most ? row[i] : most;
+        lowest = row[i] < lowest ? row[i] : lowest;
+    }
+    for (int64_t i = 0; i < dsts; i++)
+        kept |= row[i] != -1;
+    if (lowest < -1 || (most >= 0 && (uint64_t)most >= h->in_place_rows))
+        return pst_fail(PST_E_FORMAT,
+                        "not a minibatch: in_place contains the rows %d to %d of the cache, which has %llu "
+                        "rows; expected -1 or a row of the cache",
+                        lowest, most, (unsigned long long)h->in_place_rows);
+    return kept ? pst_fail(PST_E_FORMAT,
+                           "not a minibatch: in_place says that the row of a destination is in the cache; "
+                           "expected it in features")
+                : PST_OK;
+}
+
 /* The block of one hop. Its indptr has been found to lie in the slot. */
 static pst_rc check_block(const struct pst_minibatch *h, const struct pst_minibatch *slot, int hop,
                           struct spans *spans)
@@ -346,6 +379,8 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
             return rc;
     }
     rc = check_pairs(h, mb, &spans);
+    if (rc == PST_OK)
+        rc = check_in_place(h, mb, &spans);
     return rc == PST_OK ? check_values(h, mb) : rc;
 }
 

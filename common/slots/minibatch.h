@@ -19,6 +19,10 @@
  * - missing: int32[requests]. The position in features of each requested row, in the same order.
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
  *   types, whose rows may be narrower, a row is zero behind its own columns.
+ * - in_place: int32[n[hops]], if some rows are not in features, but stay in the sampler's cache; else
+ *   in_place_at is 0. The number of the row there; -1: it is in features. The rows of all destinations are
+ *   in features. The cache is the memory that the sampler shares (pst_shared_from in stage.h), and begins
+ *   with its rows, stride_bytes each.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
  * vertices 0..n[h+1]-1. So the destinations are the first of the sources.
@@ -45,7 +49,7 @@ PST_BEGIN_DECLS
 
 #define PST_MINIBATCH_GRAINS_MAX 64 /* of a batch: four for each replica */
 
-#define PST_MINIBATCH_MAGIC 0x3662696e696d7470ull /* "ptminib6" */
+#define PST_MINIBATCH_MAGIC 0x3762696e696d7470ull /* "ptminib7" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
@@ -74,6 +78,8 @@ struct pst_minibatch {
     uint64_t relations_at[PST_HOPS_MAX]; /* 0: the edges have no relations */
     uint64_t pairs_at;                   /* 0: the seeds are vertices, and there are no pairs */
     uint32_t pairs, positives;
+    uint64_t in_place_at;   /* 0: all rows are in features */
+    uint64_t in_place_rows; /* of the sampler's cache */
 };
 
 /* The digest is XXH3 of n[0..hops], with a seed: the sum of the hashes of the arrays, modulo 2^64. An array's
@@ -98,6 +104,7 @@ struct pst_minibatch_size {
     int64_t edges[PST_HOPS_MAX];
     bool weights;   /* edges have weights */
     bool relations; /* edges have relations */
+    bool in_place;  /* rows may stay in the sampler's cache */
     int64_t pairs;  /* 0: seeds are vertices */
 };
 
@@ -117,6 +124,7 @@ struct pst_minibatch_layout {
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX], weights_at[PST_HOPS_MAX];
     uint64_t relations_at[PST_HOPS_MAX];
     uint64_t pairs_at;       /* 0: there are no pairs */
+    uint64_t in_place_at;    /* 0: all rows are in features */
     uint64_t features_bytes; /* whole pages, at least one */
     uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
 };

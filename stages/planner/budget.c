@@ -12,7 +12,9 @@
 static uint64_t slot_bytes(const struct pst_sampling_input *in, const struct pst_minibatch_size *most)
 {
     struct pst_minibatch_layout layout;
-    pst_minibatch_layout_init(&layout, most, in->ds.feature_dim > 0 ? in->ds.stride_bytes : 0);
+    struct pst_minibatch_size size = *most;
+    size.in_place = true; /* the planner does not know, and this is the larger slot */
+    pst_minibatch_layout_init(&layout, &size, in->ds.feature_dim > 0 ? in->ds.stride_bytes : 0);
     return layout.bytes;
 }
 

@@ -19,6 +19,7 @@ pst_rc pst_inputs_open(struct pst_inputs *in, struct pst_stage *self, struct pst
     *in = (struct pst_inputs){
         .self = self, .device = device, .port = {pst_port(self, "batch"), pst_port(self, "cached")}};
     in->cached = pst_linked(self, in->port[PST_INPUTS_CACHED]);
+    in->cache = pst_shared_from(self, in->port[PST_INPUTS_BATCH], &in->cache_bytes);
     for (int i = 0; i < PST_INPUTS && in->cached; i++) {
         struct pst_inputs_waiting *w = &in->waiting[i];
         w->room = pst_slots(self, in->port[i]);
@@ -193,13 +194,32 @@ static void point_at_slot(const void *slot, struct pst_gnn_batch *b)
     }
 }
 
+/* Points at rows that have stayed in the sampler's cache. The header's check has compared them with
+ * in_place_rows. */
+static pst_rc point_at_cache(const struct pst_inputs *in, const void *slot, struct pst_gnn_batch *b)
+{
+    const struct pst_minibatch *mb = &b->mb;
+    const uint64_t rows = mb->stride_bytes > 0 && !in->staging ? in->cache_bytes / mb->stride_bytes : 0;
+    if (mb->in_place_at == 0)
+        return PST_OK;
+    b->in_place = pst_minibatch_at(slot, mb->in_place_at);
+    b->cache = in->cache;
+    return mb->in_place_rows <= rows
+               ? PST_OK
+               : pst_fail(PST_E_PEER,
+                          "the minibatch says that rows have stayed in a cache of %" PRIu64
+                          " rows, but the stage that made it shares memory for %" PRIu64
+                          ": link batch to a sampler through stages that do not copy slots",
+                          mb->in_place_rows, rows);
+}
+
 pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *g)
 {
     struct pst_gnn_batch *b = &g->batch;
     const struct pst_minibatch *mb = &b->mb;
     point_at_slot(g->slot, b);
     if (!in->staging)
-        return PST_OK;
+        return point_at_cache(in, g->slot, b);
     struct wanted w = {.n = 0};
     b->features = want_rows(in, g, &w);
     b->vertices = want(in, &w, mb->vertices_at, (uint64_t)mb->n[mb->hops] * sizeof *b->vertices);

@@ -22,7 +22,9 @@ struct pst_inputs {
     struct pst_stage *self;
     struct pst_device *device;
     int port[PST_INPUTS];
-    bool cached; /* the input `cached` is linked */
+    bool cached;       /* the input `cached` is linked */
+    const void *cache; /* where rows may have stayed (minibatch.h: in_place); NULL: nowhere */
+    uint64_t cache_bytes;
     struct pst_inputs_waiting waiting[PST_INPUTS];
     int ended;
     char *staging; /* on a GPU: copies of a slot's arrays, at the slot's offsets; NULL on a CPU */
@@ -58,8 +60,9 @@ PST_MUST_USE pst_rc pst_inputs_let_go(struct pst_inputs *in, const struct pst_in
 /* Call when an input has ended. True: it was the last one. */
 bool pst_inputs_end(struct pst_inputs *in);
 
-/* Points the arrays of given->batch at the slot. On a GPU, copies them to the staging first and points
- * there. PST_E_PEER: an array lies behind the staging, or there are more rows than their slot holds. */
+/* Points the arrays of given->batch at the slot, and at the cache that rows have stayed in. On a GPU, copies
+ * them to the staging first and points there. PST_E_PEER: an array lies behind the staging, or there are more
+ * rows than their slot holds. */
 PST_MUST_USE pst_rc pst_inputs_bring(struct pst_inputs *in, struct pst_inputs_given *given);
 
 #endif

@@ -426,8 +426,9 @@ static const struct pst_port_desc ports[] = {
      .memory = "cpu,pinned if model=graphsage|gcn|gat|rgcn|rsage|rgat and loss=cross_entropy|mse and "
                "inputs=features",
      .requests = PST_REQUESTS_NEEDS,
-     .flags = PST_PORT_ORDERED,
-     .whole_if = "norm=batch"},
+     .flags = PST_PORT_ORDERED | PST_PORT_IN_PLACE,
+     .whole_if = "norm=batch",
+     .in_place_if = "model=graphsage|gcn and inputs=features"},
     {.name = "cached",
      .dir = PST_IN,
      .help = "on a GPU: slots with the cached rows, to which the missing rows are added",

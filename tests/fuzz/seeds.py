@@ -113,7 +113,7 @@ def frames():
 
 
 def descriptions():
-    good = {"abi": 6, "name": "odd", "help": "h",
+    good = {"abi": 7, "name": "odd", "help": "h",
             "params": [{"name": "keep", "type": "int", "default": 3, "min": 1, "max": 9, "help": "k"},
                        {"name": "e", "type": "enum", "choices": "a|b", "default": "a", "help": "e"}],
             "ports": [{"name": "in", "dir": "in", "help": "i", "type": "w", "dtype": "int64", "rank": 1, "memory": "cpu",

@@ -127,7 +127,7 @@ def program(p, name, text, mode=0o755):
 
 def describes(p, file, **changes):
     """A foreign stage whose description differs from a good one."""
-    good = {"abi": 6, "name": "odd", "help": "for tests", "params": [],
+    good = {"abi": 7, "name": "odd", "help": "for tests", "params": [],
             "ports": [{"name": "in", "dir": "in", "help": "i", "type": "words", "dtype": "int64", "rank": 1},
                       {"name": "out", "dir": "out", "help": "o", "type": "words", "dtype": "int64", "rank": 1,
                        "forwards": "in"}]}

@@ -130,6 +130,19 @@ void pst_share(struct pst_stage *self, uint64_t bytes)
     fail_msg("one instance asks for %llu bytes to share", (unsigned long long)bytes);
 }
 
+bool pst_in_place(const struct pst_stage *self, int port)
+{
+    (void)self, (void)port;
+    return false;
+}
+
+const void *pst_shared_from(const struct pst_stage *self, int port, uint64_t *bytes)
+{
+    (void)self, (void)port;
+    *bytes = 0;
+    return NULL;
+}
+
 void *pst_shared(struct pst_stage *self)
 {
     (void)self;

@@ -3,7 +3,7 @@
 from wire import *
 
 DESCRIPTION = {
-    "abi": 6, "name": "hoard", "help": "writes slots to a file",
+    "abi": 7, "name": "hoard", "help": "writes slots to a file",
     "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "any", "dtype": "any", "rank": -1, "memory": "cpu",
                "flags": ["ordered"]}],
     "params": [],

@@ -3,7 +3,7 @@
 from wire import *
 
 DESCRIPTION = {
-    "abi": 6, "name": "lender", "help": "lends slots, checks returns",
+    "abi": 7, "name": "lender", "help": "lends slots, checks returns",
     "ports": [{"name": "out", "dir": "out", "help": "slots on loan", "type": "words", "dtype": "int64", "rank": 1,
                "memory": "cpu", "flags": ["returns"]}],
     "params": [{"name": "batches", "type": "int", "default": 50, "min": 0, "max": 1000000, "help": "how many"}],

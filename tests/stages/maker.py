@@ -5,7 +5,7 @@ import time
 from wire import *
 
 DESCRIPTION = {
-    "abi": 6, "name": "maker", "help": "fills slots with a pattern",
+    "abi": 7, "name": "maker", "help": "fills slots with a pattern",
     "ports": [{"name": "out", "dir": "out", "help": "slots with a pattern", "type": "words", "dtype": "int64", "rank": 1,
                "memory": "cpu"}],
     "params": [{"name": "batches", "type": "int", "default": 50, "min": 0, "max": 1000000, "help": "how many"},

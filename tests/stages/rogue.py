@@ -11,7 +11,7 @@ WAYS = ("good good-drops good-merges batch+1000 batch-max micro part flags-0 fla
         "patience-text patience-long").split()
 LAST_BATCH = 19  # of the tests' pipelines
 DESCRIPTION = {
-    "abi": 6, "name": "rogue", "help": "breaks the protocol",
+    "abi": 7, "name": "rogue", "help": "breaks the protocol",
     "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "words", "dtype": "int64", "rank": 1, "memory": "cpu",
                "hold": 1},
               {"name": "out", "dir": "out", "help": "the same", "type": "words", "dtype": "int64", "rank": 1, "memory": "cpu",

@@ -4,7 +4,7 @@ RUN/slope.bin."""
 from wire import *
 
 DESCRIPTION = {
-    "abi": 6, "name": "slope", "help": "writes gradients of 1",
+    "abi": 7, "name": "slope", "help": "writes gradients of 1",
     "ports": [{"name": "batch", "dir": "in", "help": "batches with rows", "type": "rows of edges", "dtype": "float32", "rank": 2,
                "memory": "cpu", "flags": ["ordered", "writes"]}],
     "params": [],

@@ -6,7 +6,7 @@ import time
 from wire import *
 
 DESCRIPTION = {
-    "abi": 6, "name": "swallow", "help": "consumes slots",
+    "abi": 7, "name": "swallow", "help": "consumes slots",
     "ports": [{"name": "in", "dir": "in", "help": "anything", "type": "any", "dtype": "any", "rank": -1, "memory": "cpu",
                "flags": ["ordered"]}],
     "params": [{"name": "delay_us", "type": "int", "default": 0, "min": 0, "max": 100000000, "help": "time that each slot takes"},

@@ -9,7 +9,7 @@ import sys
 import time
 
 DESCRIPTION = {
-    "abi": 6, "name": "times", "help": "multiplies words, in Python",
+    "abi": 7, "name": "times", "help": "multiplies words, in Python",
     "ports": [
         {"name": "in", "dir": "in", "help": "words", "type": "words", "dtype": "int64", "rank": 1,
          "memory": "cpu", "flags": ["writes"]},

@@ -207,6 +207,10 @@ static void test_descriptions(void **state)
     PORTS_REFUSED(ports[0].memory = "cpu,pinned if m=1", "memory: \"m=1\": unknown parameter m");
     PORTS_REFUSED(ports[1].splits_if = "n=x", "splits_if: \"n=x\": parameter n cannot have the value \"x\"");
     PORTS_REFUSED(ports[0].whole_if = "n=1 and ", "whole_if: \"n=1 and \" is not");
+    PORTS_REFUSED(ports[1].flags |= PST_PORT_IN_PLACE, "in_place: only an input can have it");
+    PORTS_REFUSED(ports[0].in_place_if = "n=1", "and only with it in_place_if");
+    PORTS_REFUSED((ports[0].in_place_if = "n=x", ports[0].flags |= PST_PORT_IN_PLACE),
+                  "in_place_if: \"n=x\": parameter n cannot have the value \"x\"");
     PORTS_REFUSED(ports[1].near_if = "n=1", "near_if: only a one-shot output can have it");
     PORTS_REFUSED((ports[0].near_if = "n=1", ports[0].flags |= PST_PORT_ONESHOT),
                   "near_if: only a one-shot output");

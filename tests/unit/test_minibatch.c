@@ -15,6 +15,7 @@
 #include "common/slots/request.h"
 
 #define SLOT_BYTES 32768
+#define IN_PLACE_AT 3072
 
 struct slot {
     _Alignas(PST_PAGE) char bytes[SLOT_BYTES];
@@ -27,7 +28,7 @@ static struct pst_minibatch *make(struct slot *slot)
     static const int32_t labels[] = {2, -1};
     static const int32_t indptr0[] = {0, 1, 3}, indices0[] = {1, 2, 0};
     static const int32_t indptr1[] = {0, 2, 2, 4}, indices1[] = {3, 4, 0, 2};
-    static const int32_t missing[] = {4, 0, 1, 2, 3};
+    static const int32_t missing[] = {4, 0, 1, 2, 3}, in_place[] = {-1, -1, -1, 6, -1};
     memset(slot, 0, sizeof *slot);
     struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot->bytes;
     *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
@@ -49,7 +50,9 @@ static struct pst_minibatch *make(struct slot *slot)
                                  .indices_at = {1280, 1344},
                                  .requests_at = 2048,
                                  .missing_at = 1408,
-                                 .features_at = 4096};
+                                 .features_at = 4096,
+                                 .in_place_at = IN_PLACE_AT,
+                                 .in_place_rows = 7};
     memcpy(pst_minibatch_at(mb, 1024), vertices, sizeof vertices);
     memcpy(pst_minibatch_at(mb, 1088), labels, sizeof labels);
     memcpy(pst_minibatch_at(mb, 1152), indptr0, sizeof indptr0);
@@ -57,6 +60,7 @@ static struct pst_minibatch *make(struct slot *slot)
     memcpy(pst_minibatch_at(mb, 1280), indices0, sizeof indices0);
     memcpy(pst_minibatch_at(mb, 1344), indices1, sizeof indices1);
     memcpy(pst_minibatch_at(mb, 1408), missing, sizeof missing);
+    memcpy(pst_minibatch_at(mb, IN_PLACE_AT), in_place, sizeof in_place);
     return mb;
 }
 
@@ -69,6 +73,8 @@ static void a_good_one_passes(void **state)
     if (rc != PST_OK)
         fail_msg("%s", pst_error_text());
     assert_int_equal(pst_minibatch_check(mb, mb->bytes_used), PST_OK);
+    mb->in_place_at = mb->in_place_rows = 0; /* all rows are in the slot */
+    assert_int_equal(pst_minibatch_check(mb, SLOT_BYTES), PST_OK);
     mb->feature_dim = 0; /* without features */
     mb->stride_bytes = 0;
     mb->requests = 0;
@@ -164,7 +170,17 @@ static void served_requests_are_counted(void **state)
     X(((int32_t *)pst_minibatch_at(mb, mb->indices_at[1]))[0] = 5)                                           \
     X(((int32_t *)pst_minibatch_at(mb, mb->indices_at[1]))[3] = -1)                                          \
     X(((int64_t *)pst_minibatch_at(mb, mb->vertices_at))[4] = -1)                                            \
-    X(((int32_t *)pst_minibatch_at(mb, mb->labels_at))[1] = -2)
+    X(((int32_t *)pst_minibatch_at(mb, mb->labels_at))[1] = -2)                                              \
+    X(mb->in_place_at = 8)                                                                                   \
+    X(mb->in_place_at += 2)                                                                                  \
+    X(mb->in_place_at = UINT64_MAX - 3)                                                                      \
+    X(mb->in_place_at = mb->features_at - 4)                                                                 \
+    X(mb->in_place_at = mb->labels_at + 4)                                                                   \
+    X(mb->in_place_rows = 6)                                                                                 \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[3] = -2)                                                \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = 7)                                                 \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = INT32_MIN)                                         \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[2] = 0)
 
 #define CORRUPT(change)                                                                                      \
     case __COUNTER__: change; return #change;
@@ -229,7 +245,8 @@ static int64_t below(int64_t bound)
 
 static struct pst_minibatch_size random_size(void)
 {
-    struct pst_minibatch_size size = {.hops = 1 + (int)below(PST_HOPS_MAX), .relations = below(2) == 1};
+    struct pst_minibatch_size size = {
+        .hops = 1 + (int)below(PST_HOPS_MAX), .relations = below(2) == 1, .in_place = below(2) == 1};
     size.n[0] = 1 + below(20);
     for (int h = 0; h < size.hops; h++) {
         size.edges[h] = 1 + below(3 * size.n[h]);
@@ -256,6 +273,8 @@ static struct pst_minibatch *full(const struct pst_minibatch_layout *l, char *sl
     memset(pst_minibatch_at(mb, l->vertices_at), 0, (size_t)rows * sizeof(int64_t));
     memset(pst_minibatch_at(mb, l->labels_at), 0, (size_t)l->size.n[0] * sizeof(int32_t));
     memset(pst_minibatch_at(mb, l->missing_at), 0, mb->requests * sizeof(int32_t));
+    if (l->size.in_place)
+        memset(pst_minibatch_at(mb, l->in_place_at), -1, (size_t)rows * sizeof(int32_t));
     for (int h = 0; h < l->size.hops; h++) {
         int32_t *indptr = pst_minibatch_at(mb, l->indptr_at[h]);
         for (int64_t d = 0; d < l->size.n[h]; d++)
@@ -358,10 +377,12 @@ static void the_header_lies_as_documented(void **state)
         FIELD(pairs_at, 472),
         FIELD(pairs, 480),
         FIELD(positives, 484),
+        FIELD(in_place_at, 488),
+        FIELD(in_place_rows, 496),
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_int_equal(fields[i].at, fields[i].documented);
-    assert_int_equal(sizeof(struct pst_minibatch), 488);
+    assert_int_equal(sizeof(struct pst_minibatch), 504);
 }
 
 int main(void)

@@ -215,6 +215,10 @@ static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, in
     if (port->near_if && (port->dir == PST_IN || !(port->flags & PST_PORT_ONESHOT)))
         return pst_fail(PST_E_FORMAT, "%s: port %s: near_if: only a one-shot output can have it", file,
                         port->name);
+    if ((port->flags & PST_PORT_IN_PLACE) ? port->dir == PST_OUT : port->in_place_if != NULL)
+        return pst_fail(PST_E_FORMAT,
+                        "%s: port %s: in_place: only an input can have it, and only with it in_place_if",
+                        file, port->name);
     pst_rc rc = check_forwards(desc, file, port);
     if (rc == PST_OK)
         rc = check_requests(file, port);
@@ -224,6 +228,8 @@ static pst_rc check_port(const struct pst_stage_desc *desc, const char *file, in
         rc = check_condition(desc, file, "port", port->name, "splits_if", port->splits_if);
     if (rc == PST_OK)
         rc = check_condition(desc, file, "port", port->name, "whole_if", port->whole_if);
+    if (rc == PST_OK)
+        rc = check_condition(desc, file, "port", port->name, "in_place_if", port->in_place_if);
     return rc == PST_OK ? check_condition(desc, file, "port", port->name, "near_if", port->near_if) : rc;
 }
 

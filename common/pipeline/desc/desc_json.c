@@ -16,7 +16,8 @@ static const struct {
                   {"writes", PST_PORT_WRITES},
                   {"returns", PST_PORT_RETURNS},
                   {"aside", PST_PORT_ASIDE},
-                  {"needed_on_gpu", PST_PORT_NEEDED_ON_GPU}};
+                  {"needed_on_gpu", PST_PORT_NEEDED_ON_GPU},
+                  {"in_place", PST_PORT_IN_PLACE}};
 #define FLAG_NAMES (sizeof flag_names / sizeof flag_names[0])
 
 /* By enum pst_requests. The first is not written. */
@@ -33,12 +34,13 @@ static json_t *port_to_json(const struct pst_port_desc *p)
     for (size_t f = 0; f < FLAG_NAMES; f++)
         if (p->flags & flag_names[f].flag)
             (void)json_array_append_new(flags, json_string(flag_names[f].name));
-    return json_pack("{ss ss ss ss ss* si ss ss* ss* so si ss* ss* ss* ss*}", "name", p->name, "dir",
+    return json_pack("{ss ss ss ss ss* si ss ss* ss* so si ss* ss* ss* ss* ss*}", "name", p->name, "dir",
                      p->dir == PST_IN ? "in" : "out", "help", p->help, "type", p->type, "dtype", p->dtype,
                      "rank", p->rank, "memory", p->memory, "forwards", p->forwards, "requests",
                      p->requests != PST_REQUESTS_PASS ? request_names[p->requests] : NULL, "flags", flags,
                      "hold", p->hold > 0 || p->hold_param ? p->hold : 1, "hold_param", p->hold_param,
-                     "splits_if", p->splits_if, "whole_if", p->whole_if, "near_if", p->near_if);
+                     "splits_if", p->splits_if, "whole_if", p->whole_if, "in_place_if", p->in_place_if,
+                     "near_if", p->near_if);
 }
 
 static const char *const path_names[] = {[PST_PATH_FILE] = "file",
@@ -148,8 +150,8 @@ static bool requests_from_json(const char *text, enum pst_requests *out)
 
 static bool port_from_json(struct pst_port_desc *port, const json_t *j)
 {
-    static const char *const texts[] = {"dtype",      "memory",    "forwards", "requests",
-                                        "hold_param", "splits_if", "whole_if", "near_if"};
+    static const char *const texts[] = {"dtype",     "memory",   "forwards",    "requests", "hold_param",
+                                        "splits_if", "whole_if", "in_place_if", "near_if"};
     const char *dir = text_of(j, "dir"), *dtype = text_of(j, "dtype"), *memory = text_of(j, "memory");
     json_int_t rank, hold;
     if (!are_texts(j, texts, sizeof texts / sizeof texts[0]) ||
@@ -170,6 +172,7 @@ static bool port_from_json(struct pst_port_desc *port, const json_t *j)
         .hold_param = text_of(j, "hold_param"),
         .splits_if = text_of(j, "splits_if"),
         .whole_if = text_of(j, "whole_if"),
+        .in_place_if = text_of(j, "in_place_if"),
         .near_if = text_of(j, "near_if"),
     };
     return port->name && flags_from_json(json_object_get(j, "flags"), &port->flags) &&

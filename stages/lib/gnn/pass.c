@@ -40,10 +40,13 @@ static bool keeps_bf16(const struct pst_gnn_model *model, const struct pst_gnn_b
     return batch->mb.feature_dtype == PST_BF16 && model->twin->sum_rounded && model->kind->reads_bf16;
 }
 
-static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch)
+/* Rows that stayed in the sampler's cache are read there by sums. Products need them side by side. */
+static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
+                       const struct pst_gnn_pass *pass)
 {
     return model->inputs >= 0 || model->config.input_dropout > 0 ||
-           (batch->mb.feature_dtype != PST_F32 && !keeps_bf16(model, batch));
+           (batch->mb.feature_dtype != PST_F32 && !keeps_bf16(model, batch)) ||
+           (batch->in_place && pass->project[0]);
 }
 
 /* What the calls of a pass need of a device's queue, in the items of pst_device_reserve, which have room for
@@ -85,7 +88,7 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     }
     assert(batch->typed || !model->kind->typed);
     pass->pairs = c->head ? batch->mb.pairs : 0;
-    pst_gnn_pass_layout(model, pass, needs_copy(model, batch));
+    pst_gnn_pass_layout(model, pass, needs_copy(model, batch, pass));
     if (pass->bytes > model->work_limit)
         return pst_fail(PST_E_LIMIT,
                         "a minibatch of %lld input rows needs %zu bytes for activations, but the model has "
@@ -187,6 +190,25 @@ static void copy_learned(const struct step *s, int64_t at, int64_t n, pst_real *
                (size_t)in * sizeof *x);
 }
 
+/* The same for features. Rows that are not in the slot are copied one by one. */
+static void copy_features(const struct step *s, int64_t at, int64_t n, pst_real *x, int64_t ld)
+{
+    const struct pst_gnn_batch *batch = s->batch;
+    const uint64_t stride = batch->mb.stride_bytes;
+    const int64_t dim = s->model->config.in, rows = batch->in_place ? 1 : n;
+    for (int64_t i = 0; i < n; i += rows) {
+        const int32_t other = batch->in_place ? batch->in_place[at + i] : -1;
+        const char *from = other >= 0 ? (const char *)batch->cache + (uint64_t)other * stride
+                                      : (const char *)batch->features + (uint64_t)(at + i) * stride;
+        if (batch->mb.feature_dtype == PST_F32)
+            s->twin->gather(s->q, from, stride, NULL, x + i * ld, (uint64_t)ld * sizeof *x, NULL, rows,
+                            (uint64_t)dim * sizeof *x);
+        else
+            s->twin->widen(s->q, from, stride, batch->mb.feature_dtype == PST_BF16, x + i * ld, ld, rows,
+                           dim);
+    }
+}
+
 /* Copies a block of features, if they must be widened or some are dropped. */
 static void copy_task(void *arg, int64_t block, int worker)
 {
@@ -196,17 +218,10 @@ static void copy_task(void *arg, int64_t block, int worker)
     const int64_t n = rows_of(s->model, block, s->pass->src[0], &at), dim = s->model->config.in,
                   ld = s->x[0].ld;
     pst_real *x = real_at(s->model, s->pass->input) + at * ld;
-    const char *from = (const char *)batch->features + (uint64_t)at * batch->mb.stride_bytes;
     if (s->model->inputs >= 0)
         TIMED(s, worker, PST_GNN_WORK_FUSED, copy_learned(s, at, n, x, ld));
-    else if (batch->mb.feature_dtype == PST_F32)
-        TIMED(s, worker, PST_GNN_WORK_FUSED,
-              s->twin->gather(s->q, from, batch->mb.stride_bytes, NULL, x, (uint64_t)ld * sizeof *x, NULL, n,
-                              (uint64_t)dim * sizeof *x));
     else
-        TIMED(s, worker, PST_GNN_WORK_FUSED,
-              s->twin->widen(s->q, from, batch->mb.stride_bytes, batch->mb.feature_dtype == PST_BF16, x, ld,
-                             n, dim));
+        TIMED(s, worker, PST_GNN_WORK_FUSED, copy_features(s, at, n, x, ld));
     const struct pst_dropout drop = dropout_of(s->model, batch, -1);
     TIMED(s, worker, PST_GNN_WORK_FUSED,
           s->twin->bias_relu_dropout(s->q, x, ld, NULL, batch->vertices + at, n, dim, false, &drop));
@@ -336,7 +351,7 @@ static void batch_norm_rows(const struct step *s)
 
 static void forward_all(struct step *s)
 {
-    if (needs_copy(s->model, s->batch))
+    if (needs_copy(s->model, s->batch, s->pass))
         run_tasks(s, copy_task, blocks_of(s->model, s->pass->src[0]));
     if (s->model->kind->prepare)
         run_tasks(s, s->model->kind->prepare, s->model->config.layers);
@@ -395,11 +410,14 @@ static struct pst_twin_view input_of(const struct step *s)
 {
     const struct pst_gnn_batch *batch = s->batch;
     const int64_t stride = (int64_t)batch->mb.stride_bytes;
-    if (needs_copy(s->model, batch))
+    if (needs_copy(s->model, batch, s->pass))
         return view_at(real_at(s->model, s->pass->input), pst_gnn_width(s->model->config.in));
-    if (batch->mb.feature_dtype == PST_BF16)
-        return (struct pst_twin_view){.bf16 = batch->features, .ld = stride / (int64_t)sizeof(uint16_t)};
-    return view_at(batch->features, stride / (int64_t)sizeof(pst_real));
+    const bool narrow = batch->mb.feature_dtype == PST_BF16;
+    return (struct pst_twin_view){.at = narrow ? NULL : batch->features,
+                                  .bf16 = narrow ? batch->features : NULL,
+                                  .ld = stride / (int64_t)(narrow ? sizeof(uint16_t) : sizeof(pst_real)),
+                                  .elsewhere = batch->in_place,
+                                  .other = batch->cache};
 }
 
 /* The first pass warms up. It counts only if it is the only one. */

@@ -208,16 +208,48 @@ pst_rc pst_fill_submit(struct pst_fill_work *w, int hop)
     return rc;
 }
 
-/* L: copies the cached rows of all hops. This is done last, because the disk can already work on all misses
- * meanwhile. */
+/* How many of the cached rows of a hop are copied: if the others stay in the cache, those of destinations. */
+static int64_t hits_to_copy(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r,
+                            const int32_t *pos)
+{
+    const int64_t dsts = w->mb.n[w->mb.hops - 1] - r->from;
+    int64_t low = 0, high = r->hits;
+    if (w->mb.in_place_at == 0)
+        return high;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (pos[middle] < dsts)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Says where the rows are that stay in the cache. */
+static void keep_in_place(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r, int64_t first,
+                          const int32_t *pos, const int32_t *row)
+{
+    int32_t *in_place = (int32_t *)(void *)(w->slot + w->mb.in_place_at) + r->from;
+    for (int64_t i = first; i < r->hits; i++)
+        in_place[pos[i]] = row[i];
+}
+
+/* L: copies the cached rows of all hops, unless they stay in place. This is done last, because the disk can
+ * already work on all misses meanwhile. */
 static void copy_hits(struct pst_fill_work *w)
 {
     const struct pst_filler *f = w->f;
     const struct pst_minibatch_layout *l = &f->layout;
     const int32_t *pos = w->hit_pos, *row = w->hit_row;
+    if (w->mb.in_place_at != 0) {
+        w->mb.in_place_rows = (uint64_t)f->cache_n;
+        memset(w->slot + w->mb.in_place_at, -1, (size_t)w->count * sizeof(int32_t));
+    }
     for (int i = 0; i < w->nrows; i++) {
         const struct pst_fill_hop_rows *r = &w->rows[i];
         struct pst_fill_span *span = &w->result->lookup[r->hop];
+        const int64_t copied = hits_to_copy(w, r, pos);
         char *to = w->slot + l->features_at + (uint64_t)r->from * l->stride_bytes;
         span->begin_s = pst_now();
         if (f->pass_bus != NULL)
@@ -225,8 +257,11 @@ static void copy_hits(struct pst_fill_work *w)
         if (f->resident != NULL)
             pst_sampling_resident_gather(f->resident, row, pos, r->hits, to, l->stride_bytes, f->row_bytes);
         else
-            pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, r->hits,
+            pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, copied,
                          f->row_bytes);
+        if (w->mb.in_place_at != 0)
+            keep_in_place(w, r, copied, pos, row);
+        w->result->in_place += (uint64_t)(r->hits - copied);
         span->end_s = pst_now();
         w->f->gather_s += span->end_s - span->begin_s;
         pos += r->hits;

@@ -26,6 +26,7 @@ struct pst_filler {
     struct pst_sampling_pairs *pairs;       /* NULL: seeds are vertices, else rows of edges */
     const struct pst_cache *cache;          /* NULL: there is none */
     const char *cache_rows;                 /* layout.stride_bytes each */
+    int64_t cache_n;                        /* how many rows it has; only in_place needs it */
     int64_t cache_gpu_rows;                 /* the first so many are the GPU tier's */
     struct pst_sampling_resident *resident; /* not NULL: rows and lists of a clique; cache is its index */
     /* What is read from the CPU tier passes it first. NULL: there is no bus. */
@@ -68,6 +69,7 @@ struct pst_fill_result {
     uint32_t parts; /* announced so far */
     uint64_t bytes_used, requests, lookups, hits;
     uint64_t gpu_hits; /* those of the hits that the GPU tier has */
+    uint64_t in_place; /* those of the hits that were not copied to the slot */
     /* N, S and L of Hyperion's Figure 6 by hop; hop 0: the seeds */
     struct pst_fill_span sample[PST_HOPS_MAX + 1], submit[PST_HOPS_MAX + 1], lookup[PST_HOPS_MAX + 1];
 };

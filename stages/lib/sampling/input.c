@@ -243,6 +243,7 @@ void pst_sampling_size_slots(struct pst_sampling *s)
     s->base.weights = bound.weights;
     s->base.relations = bound.relations;
     s->base.pairs = bound.pairs;
+    s->base.in_place = pst_sampling_keeps_in_place(s);
     pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
     pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);

@@ -19,6 +19,11 @@ static int64_t cached_lists(const struct pst_sampling *s)
     return s->planned && s->params->input.topology == PST_TOPOLOGY_SSD ? s->plan.lists.n : 0;
 }
 
+bool pst_sampling_keeps_in_place(const struct pst_sampling *s)
+{
+    return s->params->in_place && cached_rows(s) > 0 && pst_in_place(s->self, s->port);
+}
+
 /* Where the lists begin in memory that instances share: after the rows. */
 static uint64_t shared_lists_at(const struct pst_sampling *s)
 {
@@ -63,8 +68,8 @@ static pst_rc share_resident(struct pst_sampling *s)
     return rc;
 }
 
-/* Several instances on a CPU share their cache. One alone keeps it in memory of its own, which can have huge
- * pages. */
+/* Several instances on a CPU share their cache, and a cache in which rows stay is shared with the stages that
+ * read them there. */
 pst_rc pst_sampling_tiers_share(struct pst_sampling *s)
 {
     int instances = 1;
@@ -72,7 +77,7 @@ pst_rc pst_sampling_tiers_share(struct pst_sampling *s)
     (void)pst_instance(s->self, &instances);
     if (s->plan.caches.replicas > 0)
         return share_resident(s);
-    if (instances == 1 || cached_rows(s) + cached_lists(s) == 0 ||
+    if ((instances == 1 && !pst_sampling_keeps_in_place(s)) || cached_rows(s) + cached_lists(s) == 0 ||
         strncmp(pst_device_name(s->self), "cuda:", 5) == 0)
         return PST_OK;
     const pst_rc rc = cached_lists(s) == 0 ? PST_OK
@@ -104,6 +109,7 @@ static pst_rc load_rows(struct pst_sampling *s)
     s->filler.cache = s->device_filler.cache = s->cache.index;
     s->filler.cache_gpu_rows = s->cache.gpu_n;
     s->filler.cache_rows = s->cache.rows;
+    s->filler.cache_n = s->cache.n;
     s->device_filler.tiers =
         (struct pst_twin_tiers){.near = s->cache.rows, .far = s->cache.far, .near_rows = s->cache.gpu_n};
     pst_log(s->self, "%s %lld rows in %.3f s; the plan predicts a hit rate of %.3f",

@@ -46,12 +46,13 @@ void pst_sampling_report(struct pst_sampling *s)
     if (rc == PST_OK)
         rc = pst_report(s->self, "sampler",
                         "{\"batches\": %llu, \"micro_batches\": %llu, \"overflows\": %llu, "
-                        "\"empty_slots\": %llu, \"slot_bytes\": %llu}",
+                        "\"empty_slots\": %llu, \"slot_bytes\": %llu, \"rows_in_place\": %llu}",
                         pst_replica(s->self, NULL) > 0
                             ? 0ull
                             : (unsigned long long)s->count.batches, /* all sample each */
                         (unsigned long long)s->count.micro_batches, (unsigned long long)s->count.overflows,
-                        (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes);
+                        (unsigned long long)s->count.empty, (unsigned long long)s->filler.layout.bytes,
+                        (unsigned long long)s->count.in_place);
     if (rc == PST_OK && s->params->edges)
         rc = pst_report(s->self, "sampler", "{\"edges_left_out\": %llu}",
                         (unsigned long long)s->pairs.left_out);

@@ -382,6 +382,7 @@ static void count_result(struct pst_sampling *s, const struct pst_fill_result *r
     s->count.empty += !result->fits;
     s->count.hits += result->hits;
     s->count.gpu_hits += result->gpu_hits;
+    s->count.in_place += result->in_place;
     s->count.lookups += result->lookups;
     pst_count(s->self, 1, result->bytes_used);
     pst_count_lookups(s->self, result->lookups, result->hits);

@@ -27,6 +27,7 @@ struct pst_sampling_params {
     bool edges;        /* seeds are edges */
     int64_t negatives; /* of each edge */
     bool leave_out;
+    bool in_place;
     const char *plan;
     const char *trace_ids; /* "": none */
 };
@@ -96,6 +97,12 @@ struct pst_sampling_params {
          .only_if = "seeds=edges",                                                                           \
          .help = "leave a batch's edges, in both directions, out of the neighbourhoods sampled for it",      \
          .fixed = true},                                                                                     \
+        {.name = "in_place",                                                                                 \
+         .type = PST_PARAM_BOOL,                                                                             \
+         .into = PST_INTO(state_, member_.in_place),                                                         \
+         .def = "true",                                                                                      \
+         .help = "leave cached rows in the cache, on a CPU, if all stages that get the slots can read them " \
+                 "there; false: copy them to the slots. Results do not depend on it"},                       \
         {.name = "trace_ids",                                                                                \
          .type = PST_PARAM_STRING,                                                                           \
          .into = PST_INTO(state_, member_.trace_ids),                                                        \

@@ -84,7 +84,7 @@ struct pst_sampling {
     int measured;         /* batches that did not fit */
     double margin_needed; /* by the largest of them; 0: not known */
     struct {
-        uint64_t batches, micro_batches, empty, samples, overflows, hits, gpu_hits, lookups;
+        uint64_t batches, micro_batches, empty, samples, overflows, hits, gpu_hits, in_place, lookups;
         double seeds_s; /* time spent ordering them */
     } count;
 };
@@ -128,6 +128,7 @@ PST_MUST_USE pst_rc pst_sampling_ahead_event(struct pst_sampling *s, const struc
  * instances share. The second loads rows and lists, or maps those of another instance, and releases the plan.
  */
 PST_MUST_USE pst_rc pst_sampling_tiers_share(struct pst_sampling *s);
+bool pst_sampling_keeps_in_place(const struct pst_sampling *s); /* do cached rows stay in the cache? */
 PST_MUST_USE pst_rc pst_sampling_tiers_load(struct pst_sampling *s);
 /* load_tiers.c, with the caches of a clique. The first is called when the filler is ready. The second makes a
  * micro-batch like pst_sampling_fill. */

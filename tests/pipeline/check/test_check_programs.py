@@ -63,7 +63,7 @@ PROGRAMS = [
     says("describe says garbage", "#!/bin/sh\nprintf '\\231\\001{garbage'\n", "expected JSON"),
     says("describe never stops talking", "#!/bin/sh\nexec cat /dev/zero\n", "the program printed more than 262144 bytes"),
     says("describe lists", "#!/bin/sh\necho '[1, 2]'\n", "expected a description, an object"),
-    odd("was built for version 7 of the stage interface, but this Penstock", abi=7),
+    odd("was built for version 8 of the stage interface, but this Penstock", abi=8),
     odd("the stage's description must have name and help", name="not a name"),
     odd("an object with the lists", ports="none"),
     odd("100 ports and 0 parameters; at most 16", ports=[{"name": "x"}] * 100),
@@ -152,7 +152,7 @@ def a_wrong_description_in_the_cache():
         cached, = glob.glob(p.path("cache/penstock/describe-*.json"))
         with open(cached) as f:
             right = f.read()
-        for wrong in ('{"abi": 0}', "[]", "{", right.replace('"abi": 6', '"abi": 1'), ""):
+        for wrong in ('{"abi": 0}', "[]", "{", right.replace('"abi": 7', '"abi": 1'), ""):
             assert wrong != right
             with open(cached, "w") as f:
                 f.write(wrong)

@@ -73,7 +73,8 @@ def two_instances_take_the_memory_of_one_cache():
     with Place() as p:
         data, used = dataset(p), {}
         for instances in (1, 2):
-            run = p.start(HYPERION, *sets(instances, f"stages.planner.params.cpu_cache={CACHE}", "epochs=1000"), data=data)
+            run = p.start(HYPERION, *sets(instances, f"stages.planner.params.cpu_cache={CACHE}", "epochs=1000",
+                                            "stages.sampler.params.in_place=false"), data=data)  # then one instance has it alone
             pids = wait_for_samplers(run, instances)
             used[instances] = sum(memory(pid, "Pss") for pid in pids)
             private = sum(memory(pid, "Pss_Anon") for pid in pids)

@@ -213,12 +213,12 @@ def a_run_and_its_report():
         code = """
 import sys
 rows = []
-report = penstock.run(sys.argv[1], sys.argv[2], epochs=2, seed=3, run_dir="one", batch=100, on_epoch=lambda row: rows.append((row, os.path.exists("one/report.json"))),
+report = penstock.run(sys.argv[1], sys.argv[2], epochs=50, seed=3, run_dir="one", batch=100, on_epoch=lambda row: rows.append((row, os.path.exists("one/report.json"))),
                       **{"stages.trainer.params.hidden": 8})
 assert [row for row, ended in rows] == penstock.read_epochs("one") and not rows[0][1]  # before the run has ended
 assert [{key: row[key] for key in row if key != "ended"} for row, ended in rows] == report["epochs"]
-assert report["status"] == "ok" and len(report["epochs"]) == 2 and report["seed"] == 3 and "test accuracy" in report.text
-same = penstock.run(json.load(open(sys.argv[1])), sys.argv[2], epochs=2, seed=3, run_dir="two", batch=100, progress=False,
+assert report["status"] == "ok" and len(report["epochs"]) == 50 and report["seed"] == 3 and "test accuracy" in report.text
+same = penstock.run(json.load(open(sys.argv[1])), sys.argv[2], epochs=50, seed=3, run_dir="two", batch=100, progress=False,
                     overlays="more.json")
 assert same["weights_digest"] == report["weights_digest"] and penstock.read_report("two") == same
 """.replace("import sys", "import json, os, sys")

@@ -1,8 +1,8 @@
 """A minibatch in a slot (common/slots/README.md): NumPy views, PyTorch tensors, and the forms of PyG and DGL."""
 import struct
 
-HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8QQII")
-MAGIC = 0x3662696E696D7470  # "ptminib6"
+HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8QQIIQQ")
+MAGIC = 0x3762696E696D7470  # "ptminib7"
 HOPS_MAX = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -37,6 +37,8 @@ class Minibatch:
         self._slot, self._at, self._indptr_at, self._indices_at, self._weights_at = slot, f[27:30], f[32:40], f[40:48], f[48:56]
         self._relations_at = f[56:64]
         self._pairs_at, self._pairs, self.positives = f[64:67]
+        if f[67] != 0:
+            raise SlotError(f"batch {self.batch}: some rows are in the sampler's cache and not in the slot, but a program gets all rows in the slot")
         if min(self.n) < 0 or list(self.n) != sorted(self.n):
             raise SlotError(f"batch {self.batch}: the numbers of vertices after each hop are {self.n}; expected numbers that do not decrease")
         self.fence = None  # what to wait for before the slot is given back

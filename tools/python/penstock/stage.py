@@ -16,7 +16,7 @@ from .checkpoints import Keeper, read
 from .minibatch import Minibatch
 from .wire import END, FRAME, LAST_MICRO, LAST_PART, Wire
 
-ABI = 6
+ABI = 7
 NO_LIMIT = 2 ** 53
 SAVE_S = 100  # for the last checkpoint when the run is stopped: the most that the runtime allows
 
