@@ -357,6 +357,9 @@ struct pst_twin {
     void (*sum_rounded)(const struct pst_block *block, int64_t first, int64_t n, const pst_real *weight,
                         const pst_real *self_weight, const struct pst_twin_view *in, uint16_t *out,
                         int64_t ld_out, int64_t dim);
+    /* pst_k_by_source and pst_k_sum_by_source. NULL in CUDA's table. */
+    __typeof__(pst_k_by_source) *by_source;
+    __typeof__(pst_k_sum_by_source) *sum_by_source;
     /* C(m,n) = op(A) B + beta C without the products by zeros, of A or, with ta, of one factor. So an
      * infinity or a NaN that meets a zero is not noticed. beta is 0 or 1. False: the factors do not have
      * enough zeros for this to be faster than gemm, and C is as it was. Whether they have depends on the

@@ -1,5 +1,5 @@
-/* aggregate.c: means over in-neighbours, and their gradient. Rows are added in the order of the edges,
- * four in one pass over the sum, which stays in the nearest cache. */
+/* aggregate.c: means over in-neighbours, and their gradient; gradients of sums, source by source. Rows are
+ * added in the order of the edges, four in one pass over the sum, which stays in the nearest cache. */
 #include "kernels/kernels.h"
 #include "kernels/cpu/clones.h"
 
@@ -204,4 +204,69 @@ void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *
     assert(q == NULL && dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
     (void)q;
     mean_grad(indptr, indices, dsts, grad_out, ld_out, grad_in, ld_in, dim);
+}
+
+/* ---- by source ---------------------------------------------------------------------------------- */
+
+/* Counts, then places from behind, so that begin[s] moves from the end of a source's edges to their begin. */
+void pst_k_by_source(const struct pst_block *block, const pst_real *weight, struct pst_by_source *to)
+{
+    int32_t *begin = to->begin, sum = 0;
+    memset(begin, 0, ((size_t)block->sources + 1) * sizeof *begin);
+    for (int64_t e = 0; e < block->edges; e++)
+        begin[block->indices[e]]++;
+    for (int64_t s = 0; s <= block->sources; s++)
+        begin[s] = sum += begin[s];
+    for (int64_t d = block->dsts - 1; d >= 0; d--) {
+        const int32_t first = block->indptr[d], end = block->indptr[d + 1];
+        const pst_real share = (pst_real)1 / (pst_real)(end - first);
+        for (int32_t e = end - 1; e >= first; e--) {
+            const int32_t at = --begin[block->indices[e]];
+            to->dst[at] = (int32_t)d;
+            to->weight[at] = weight != NULL ? weight[e] : share;
+        }
+    }
+}
+
+/* to = (fresh ? 0 : to) + row * by. The sum begins with 0, so that no -0 is left of it. */
+PST_CPU_INLINE void add_times(const pst_real *restrict row, pst_real by, pst_real *restrict to, int64_t dim,
+                              bool fresh)
+{
+    if (fresh) {
+        for (int64_t j = 0; j < dim; j++)
+            to[j] = (pst_real)0 + row[j] * by;
+    } else {
+        for (int64_t j = 0; j < dim; j++)
+            to[j] += row[j] * by;
+    }
+}
+
+PST_CPU_CLONES static void sum_by_source(const struct pst_by_source *edges, const pst_real *self_weight,
+                                         int64_t selves, int64_t first, int64_t end, int64_t kept,
+                                         const pst_real *from, int64_t ld_from, pst_real *to, int64_t ld_to,
+                                         int64_t dim)
+{
+    for (int64_t i = first; i < end; i++) {
+        pst_real *row = to + i * ld_to;
+        bool fresh = i >= kept;
+        if (i < selves) {
+            add_times(from + i * ld_from, self_weight[i], row, dim, fresh);
+            fresh = false;
+        }
+        for (int32_t e = edges->begin[i]; e < edges->begin[i + 1]; e++) {
+            add_times(from + edges->dst[e] * ld_from, edges->weight[e], row, dim, fresh);
+            fresh = false;
+        }
+        if (fresh)
+            memset(row, 0, (size_t)dim * sizeof *row);
+    }
+}
+
+void pst_k_sum_by_source(const struct pst_by_source *edges, const pst_real *self_weight, int64_t dsts,
+                         int64_t first, int64_t n, int64_t kept, const pst_real *grad_out, int64_t ld_out,
+                         pst_real *grad_in, int64_t ld_in, int64_t dim)
+{
+    assert(first >= 0 && n >= 0 && dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
+    sum_by_source(edges, self_weight, self_weight != NULL ? dsts : 0, first, first + n, kept, grad_out,
+                  ld_out, grad_in, ld_in, dim);
 }

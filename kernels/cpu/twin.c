@@ -461,6 +461,8 @@ static const struct pst_twin *plain_twin(void)
         .record = record,
         .recorded = recorded,
         .wait = wait,
+        .by_source = pst_k_by_source,
+        .sum_by_source = pst_k_sum_by_source,
     };
     return &cpu;
 }

@@ -537,6 +537,8 @@ extern "C" PST_API const struct pst_twin *pst_twin_cuda(void)
         NULL,
         NULL,
         NULL,
+        NULL, /* by_source: mean_grad and weighted_sum_grad sort the edges */
+        NULL, /* sum_by_source */
         NULL, /* gemm_zeros: there is no such kernel */
         pst_cu_sums_id,
         pst_cu_sums_new,

@@ -130,6 +130,47 @@ static void test_rows_elsewhere(void **state)
     }
 }
 
+/* Gradients of sums, source by source and in pieces, have the bits of those that scatter. */
+static void test_by_source(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 120; turn++) {
+        const int64_t dsts = some_size(), sources = dsts + some_size(), dim = some_size(),
+                      ld = dim + (int64_t)random_below(4), kept = turn % 3 == 0 ? 0 : dsts;
+        const bool weighted = turn % 2 != 0;
+        struct block b = random_block(dsts, sources);
+        const struct pst_block block = {b.indptr, b.indices, dsts, b.indptr[dsts], sources};
+        float *from = random_array(dsts * ld), *want = random_array(sources * ld),
+              *found = random_array(sources * ld), *weight = random_array(block.edges),
+              *self = random_array(dsts), *shares = random_array(block.edges);
+        struct pst_by_source edges = {malloc(((size_t)sources + 1) * sizeof(int32_t)),
+                                      malloc(((size_t)block.edges + 1) * sizeof(int32_t)), shares};
+        for (int64_t i = 0; i < sources * ld; i++)
+            want[i] = i < kept * ld ? found[i] : i % ld < dim ? 0 : found[i];
+        if (weighted)
+            pst_k_weighted_sum_grad(NULL, &block, weight, self, from, ld, want, ld, dim);
+        else
+            pst_k_mean_grad(NULL, b.indptr, b.indices, dsts, from, ld, want, ld, dim);
+        pst_k_by_source(&block, weighted ? weight : NULL, &edges);
+        assert_true(edges.begin[0] == 0 && edges.begin[sources] == block.edges);
+        for (int64_t at = 0, n; at < sources; at += n) {
+            n = pst_min_i64(1 + (int64_t)random_below(40), sources - at);
+            pst_k_sum_by_source(&edges, weighted ? self : NULL, dsts, at, n, kept, from, ld, found, ld, dim);
+        }
+        assert_memory_equal(want, found, sizeof *want * (size_t)(sources * ld));
+        free(from);
+        free(want);
+        free(found);
+        free(weight);
+        free(self);
+        free(shares);
+        free(edges.begin);
+        free(edges.dst);
+        free(b.indptr);
+        free(b.indices);
+    }
+}
+
 static void test_mean_csc(void **state)
 {
     (void)state;
@@ -448,7 +489,7 @@ int main(void)
         cmocka_unit_test(test_dropout_rate),   cmocka_unit_test(test_norm),
         cmocka_unit_test(test_xent),           cmocka_unit_test(test_adam),
         cmocka_unit_test(test_widen),          cmocka_unit_test(test_add_affine),
-        cmocka_unit_test(test_rows_elsewhere),
+        cmocka_unit_test(test_rows_elsewhere), cmocka_unit_test(test_by_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,9 @@ static void add_weights(struct pst_gnn_model *model, int l)
 
 static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
 {
-    (void)model;
     pass->weight[l] = pst_gnn_pass_take(pass, pass->edges[l], 1);
     pass->self_weight[l] = pst_gnn_pass_take(pass, pass->dst[l], 1);
+    pst_gnn_linear_take(model, pass, l);
 }
 
 static void prepare(void *arg, int64_t l, int worker)
@@ -22,6 +22,7 @@ static void prepare(void *arg, int64_t l, int worker)
           s->twin->gcn_weights(s->q, s->batch->indptr[h], s->batch->indices[h], s->pass->dst[l],
                                s->batch->degrees, s->batch->weights[h], real_at(s->model, s->pass->weight[l]),
                                real_at(s->model, s->pass->self_weight[l])));
+    pst_gnn_linear_prepare(s, (int)l, worker);
 }
 
 static const pst_real *edge_weights(const struct step *s, int l)

@@ -11,17 +11,21 @@ static void add_weights(struct pst_gnn_model *model, int l)
 
 static void take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
 {
-    if (model->config.aggregate)
-        pass->self_weight[l] = pst_gnn_pass_take(pass, pass->dst[l], 1);
+    if (!model->config.aggregate)
+        return;
+    pass->self_weight[l] = pst_gnn_pass_take(pass, pass->dst[l], 1);
+    pst_gnn_linear_take(model, pass, l);
 }
 
 /* A weighted mean is a weighted sum in which the own row counts 0. */
 static void prepare(void *arg, int64_t l, int worker)
 {
     const struct step *s = arg;
-    (void)worker;
-    if (s->model->config.aggregate && s->batch->weights[block_of(s->model, (int)l)])
+    if (!s->model->config.aggregate)
+        return;
+    if (s->batch->weights[block_of(s->model, (int)l)])
         clear(s, real_at(s->model, s->pass->self_weight[l]), s->pass->dst[l]);
+    pst_gnn_linear_prepare(s, (int)l, worker);
 }
 
 static const pst_real *edge_weights(const struct step *s, int l)

@@ -37,8 +37,41 @@ static void aggregate(const struct step *s, int64_t at, int64_t n, struct pst_tw
         s->twin->mean(s->q, block.indptr + at, block.indices, n, &in, out + at * ld_out, ld_out, dim);
 }
 
-/* The gradient of aggregate, for the whole block and some columns: adds to grad_in. */
-static void spread(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld, int64_t dim)
+/* Is the gradient of what the layer adds up needed? */
+static bool undoes_sums(const struct pst_gnn_model *model, const struct pst_gnn_pass *pass, int l)
+{
+    return pass->project[l] || has_input_grad(model, l);
+}
+
+void pst_gnn_linear_take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l)
+{
+    if (model->twin->by_source && undoes_sums(model, pass, l))
+        pass->by_source[l] =
+            (struct pst_gnn_pass_by_source){.begin = pst_gnn_pass_take(pass, pass->src[l] + 1, 1),
+                                            .dst = pst_gnn_pass_take(pass, pass->edges[l], 1),
+                                            .weight = pst_gnn_pass_take(pass, pass->edges[l], 1)};
+}
+
+static struct pst_by_source by_source(const struct step *s, int l)
+{
+    const struct pst_gnn_pass_by_source *at = &s->pass->by_source[l];
+    return (struct pst_by_source){.begin = (int32_t *)(void *)real_at(s->model, at->begin),
+                                  .dst = (int32_t *)(void *)real_at(s->model, at->dst),
+                                  .weight = real_at(s->model, at->weight)};
+}
+
+void pst_gnn_linear_prepare(const struct step *s, int l, int worker)
+{
+    struct pst_by_source edges = by_source(s, l);
+    const struct pst_block block = block_at(s, l);
+    if (s->twin->by_source && undoes_sums(s->model, s->pass, l))
+        TIMED(s, worker, PST_GNN_WORK_MEANS,
+              s->twin->by_source(&block, s->model->kind->edge_weights(s, l), &edges));
+}
+
+/* The gradient of aggregate on a device, for the whole block: adds to grad_in. */
+static void spread_on_device(const struct step *s, const pst_real *grad_out, pst_real *grad_in, int64_t ld,
+                             int64_t dim)
 {
     const pst_real *weights = s->model->kind->edge_weights(s, s->l);
     const struct pst_block block = block_at(s, s->l);
@@ -48,6 +81,24 @@ static void spread(const struct step *s, const pst_real *grad_out, pst_real *gra
     else
         s->twin->mean_grad_n(s->q, block.indptr, block.indices, block.dsts, block.edges, block.sources,
                              grad_out, ld, grad_in, ld, dim);
+}
+
+/* Sources at..at+n of the gradient of aggregate: adds to the first `kept` rows, and sets the others. */
+static void spread(const struct step *s, int64_t at, int64_t n, const pst_real *grad_out, pst_real *grad_in,
+                   int64_t kept, int64_t dim)
+{
+    const struct pst_by_source edges = by_source(s, s->l);
+    const int64_t ld = pst_gnn_width(dim);
+    const pst_real *self_weights =
+        s->model->kind->edge_weights(s, s->l) ? real_at(s->model, s->pass->self_weight[s->l]) : NULL;
+    if (s->twin->sum_by_source) {
+        s->twin->sum_by_source(&edges, self_weights, s->pass->dst[s->l], at, n, kept, grad_out, ld, grad_in,
+                               ld, dim);
+        return;
+    }
+    assert(at == 0 && n == s->pass->src[s->l]);
+    clear(s, grad_in + kept * ld, (n - kept) * ld);
+    spread_on_device(s, grad_out, grad_in, ld, dim);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------ */
@@ -83,20 +134,6 @@ void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int wor
 
 /* ---- backward ----------------------------------------------------------------------------------- */
 
-static int64_t groups_of(const struct step *s, int64_t dim)
-{
-    return (dim + s->model->grain.columns - 1) / s->model->grain.columns;
-}
-
-/* Some columns of the gradient of what was added up. */
-static void scatter(const struct step *s, int64_t group, const pst_real *from, pst_real *to, int64_t dim,
-                    int worker)
-{
-    const int64_t at = group * s->model->grain.columns;
-    TIMED(s, worker, PST_GNN_WORK_MEANS,
-          spread(s, from + at, to + at, pst_gnn_width(dim), pst_min_i64(s->model->grain.columns, dim - at)));
-}
-
 static void self_tile(const struct step *s, int64_t number, int worker)
 {
     pst_gnn_weight_tile(s, number, s->x[s->l], s->grad, s->pass->dst[s->l], 0, worker);
@@ -114,15 +151,13 @@ static void neigh_tile(const struct step *s, int64_t number, int worker)
 }
 
 /* What W_self contributes to the gradient of input rows at..at+n, of which the first are destinations.
- * Returns how many rows it wrote. */
-static int64_t self_input(const struct step *s, bool add, int64_t at, int64_t n, int worker)
+ */
+static void self_input(const struct step *s, bool add, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t dsts = pst_max_i64(0, pst_min_i64(n, s->pass->dst[s->l] - at));
-    if (layer->self < 0)
-        return 0;
-    pst_gnn_input_product(s, s->grad, layer->self, add, s->grad_x, at, dsts, worker);
-    return dsts;
+    if (layer->self >= 0)
+        pst_gnn_input_product(s, s->grad, layer->self, add, s->grad_x, at, dsts, worker);
 }
 
 /* A block of the gradient of the layer's input, if nothing is scattered into it. */
@@ -133,7 +168,7 @@ static void input_rows(const struct step *s, int64_t block, int worker)
     if (s->pass->project[s->l])
         pst_gnn_input_product(s, real_at(s->model, s->pass->mixed[s->l]), s->model->layer[s->l].neigh, false,
                               s->grad_x, at, n, worker);
-    (void)self_input(s, s->pass->project[s->l], at, n, worker);
+    self_input(s, s->pass->project[s->l], at, n, worker);
     pst_gnn_enter_below(s, block, at, n, worker);
 }
 
@@ -141,19 +176,15 @@ static void input_rows(const struct step *s, int64_t block, int worker)
 static void projected_task(void *arg, int64_t task, int worker)
 {
     const struct step *s = arg;
-    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
-    const int64_t groups = groups_of(s, layer->out);
-    if (task >= groups) {
-        self_tile(s, task - groups, worker);
+    const int64_t blocks = blocks_of(s->model, s->pass->src[s->l]);
+    if (task >= blocks) {
+        self_tile(s, task - blocks, worker);
         return;
     }
-    const int64_t ld = pst_gnn_width(layer->out), at = task * s->model->grain.columns;
-    pst_real *mixed = real_at(s->model, s->pass->mixed[s->l]);
-    if (groups == 1)
-        clear(s, mixed, s->pass->src[s->l] * ld);
-    for (int64_t i = 0; groups > 1 && i < s->pass->src[s->l]; i++)
-        clear(s, mixed + i * ld + at, pst_min_i64(s->model->grain.columns, layer->out - at));
-    scatter(s, task, s->grad, mixed, layer->out, worker);
+    int64_t at;
+    const int64_t n = rows_of(s->model, task, s->pass->src[s->l], &at);
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          spread(s, at, n, s->grad, real_at(s->model, s->pass->mixed[s->l]), 0, s->model->layer[s->l].out));
 }
 
 /* Second half: the gradients of W_neigh and of the input. */
@@ -202,10 +233,8 @@ static void summed_task(void *arg, int64_t task, int worker)
         neigh_tile(s, task - selves, worker);
     } else {
         int64_t at;
-        const int64_t n = rows_of(s->model, task - tiles, s->pass->src[s->l], &at),
-                      ld_x = pst_gnn_width(s->model->layer[s->l].in);
-        const int64_t written = self_input(s, false, at, n, worker);
-        clear(s, s->grad_x + (at + written) * ld_x, (n - written) * ld_x);
+        const int64_t n = rows_of(s->model, task - tiles, s->pass->dst[s->l], &at);
+        self_input(s, false, at, n, worker);
     }
 }
 
@@ -219,17 +248,16 @@ static void summed_mixed_task(void *arg, int64_t block, int worker)
                           real_at(s->model, s->pass->mixed[s->l]), at, n, worker);
 }
 
-static void summed_scatter_task(void *arg, int64_t group, int worker)
+/* Then sums are undone, for a block of sources. */
+static void summed_sources_task(void *arg, int64_t block, int worker)
 {
     const struct step *s = arg;
-    scatter(s, group, real_at(s->model, s->pass->mixed[s->l]), s->grad_x, s->model->layer[s->l].in, worker);
-}
-
-static void enter_below_task(void *arg, int64_t block, int worker)
-{
-    const struct step *s = arg;
+    const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     int64_t at;
     const int64_t n = rows_of(s->model, block, s->pass->src[s->l], &at);
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          spread(s, at, n, real_at(s->model, s->pass->mixed[s->l]), s->grad_x,
+                 layer->self >= 0 ? s->pass->dst[s->l] : 0, layer->in));
     pst_gnn_enter_below(s, block, at, n, worker);
 }
 
@@ -237,18 +265,19 @@ void pst_gnn_linear_backward(struct step *s)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
     const int64_t selves = pst_gnn_weight_tiles(s, 0), neighs = pst_gnn_weight_tiles(s, 1),
-                  inputs = needs_input_grad(s) ? blocks_of(s->model, s->pass->src[s->l]) : 0;
+                  sources = blocks_of(s->model, s->pass->src[s->l]),
+                  dsts = blocks_of(s->model, s->pass->dst[s->l]);
+    const bool inputs = needs_input_grad(s);
     if (layer->neigh < 0) {
-        run_tasks(s, plain_task, selves + inputs);
+        run_tasks(s, plain_task, selves + (inputs ? sources : 0));
     } else if (s->pass->project[s->l]) {
-        run_tasks(s, projected_task, groups_of(s, layer->out) + selves);
-        run_tasks(s, projected_input_task, neighs + inputs);
+        run_tasks(s, projected_task, sources + selves);
+        run_tasks(s, projected_input_task, neighs + (inputs ? sources : 0));
     } else {
-        run_tasks(s, summed_task, selves + neigh_tiles(s) + inputs);
-        if (!needs_input_grad(s))
+        run_tasks(s, summed_task, selves + neigh_tiles(s) + (inputs ? dsts : 0));
+        if (!inputs)
             return;
-        run_tasks(s, summed_mixed_task, blocks_of(s->model, s->pass->dst[s->l]));
-        run_tasks(s, summed_scatter_task, groups_of(s, layer->in));
-        run_tasks(s, enter_below_task, inputs);
+        run_tasks(s, summed_mixed_task, dsts);
+        run_tasks(s, summed_sources_task, sources);
     }
 }

@@ -85,10 +85,15 @@ static inline void clear(const struct step *s, void *at, int64_t reals)
     (void)s->twin->fill(s->q, at, 0, (size_t)reals * sizeof(pst_real));
 }
 
-/* The gradient of the layer's input is needed: there is a layer below, or the inputs are learned. */
+/* The gradient of a layer's input is needed: there is a layer below, or the inputs are learned. */
+static inline bool has_input_grad(const struct pst_gnn_model *model, int l)
+{
+    return l > 0 || model->inputs >= 0;
+}
+
 static inline bool needs_input_grad(const struct step *s)
 {
-    return s->l > 0 || s->model->inputs >= 0;
+    return has_input_grad(s->model, s->l);
 }
 
 /* Batch normalisation needs all rows at once: a barrier in the middle of the layer. */
