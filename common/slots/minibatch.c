@@ -259,7 +259,7 @@ static pst_rc check_pairs(const struct pst_minibatch *h, const struct pst_miniba
 static pst_rc check_in_place(const struct pst_minibatch *h, const struct pst_minibatch *slot,
                              struct spans *spans)
 {
-    const int64_t rows = h->n[h->hops], dsts = h->n[h->hops - 1];
+    const int64_t rows = h->n[h->hops];
     if (h->in_place_at == 0)
         return PST_OK;
     const pst_rc rc = add_span(spans, "in_place", -1, h->in_place_at, (uint64_t)rows, sizeof(int32_t),
@@ -268,22 +268,16 @@ static pst_rc check_in_place(const struct pst_minibatch *h, const struct pst_min
         return rc;
     const int32_t *row = pst_minibatch_at(slot, h->in_place_at);
     int32_t most = -1, lowest = -1;
-    bool kept = false;
     for (int64_t i = 0; i < rows; i++) {
         most = row[i] > most ? row[i] : most;
         lowest = row[i] < lowest ? row[i] : lowest;
     }
-    for (int64_t i = 0; i < dsts; i++)
-        kept |= row[i] != -1;
-    if (lowest < -1 || (most >= 0 && (uint64_t)most >= h->in_place_rows))
-        return pst_fail(PST_E_FORMAT,
-                        "not a minibatch: in_place contains the rows %d to %d of the cache, which has %llu "
-                        "rows; expected -1 or a row of the cache",
-                        lowest, most, (unsigned long long)h->in_place_rows);
-    return kept ? pst_fail(PST_E_FORMAT,
-                           "not a minibatch: in_place says that the row of a destination is in the cache; "
-                           "expected it in features")
-                : PST_OK;
+    return lowest < -1 || (most >= 0 && (uint64_t)most >= h->in_place_rows)
+               ? pst_fail(PST_E_FORMAT,
+                          "not a minibatch: in_place contains the rows %d to %d of the cache, which has %llu "
+                          "rows; expected -1 or a row of the cache",
+                          lowest, most, (unsigned long long)h->in_place_rows)
+               : PST_OK;
 }
 
 /* The block of one hop. Its indptr has been found to lie in the slot. */

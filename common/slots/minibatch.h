@@ -20,9 +20,8 @@
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
  *   types, whose rows may be narrower, a row is zero behind its own columns.
  * - in_place: int32[n[hops]], if some rows are not in features, but stay in the sampler's cache; else
- *   in_place_at is 0. The number of the row there; -1: it is in features. The rows of all destinations are
- *   in features. The cache is the memory that the sampler shares (pst_shared_from in stage.h), and begins
- *   with its rows, stride_bytes each.
+ *   in_place_at is 0. The number of the row there; -1: it is in features. The cache is the memory that the
+ *   sampler shares (pst_shared_from in stage.h), and begins with its rows, stride_bytes each.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
  * vertices 0..n[h+1]-1. So the destinations are the first of the sources.

@@ -28,7 +28,7 @@ static struct pst_minibatch *make(struct slot *slot)
     static const int32_t labels[] = {2, -1};
     static const int32_t indptr0[] = {0, 1, 3}, indices0[] = {1, 2, 0};
     static const int32_t indptr1[] = {0, 2, 2, 4}, indices1[] = {3, 4, 0, 2};
-    static const int32_t missing[] = {4, 0, 1, 2, 3}, in_place[] = {-1, -1, -1, 6, -1};
+    static const int32_t missing[] = {4, 0, 1, 2, 3}, in_place[] = {-1, 0, -1, 6, -1};
     memset(slot, 0, sizeof *slot);
     struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot->bytes;
     *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
@@ -180,7 +180,7 @@ static void served_requests_are_counted(void **state)
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[3] = -2)                                                \
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = 7)                                                 \
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = INT32_MIN)                                         \
-    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[2] = 0)
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[0] = 7)
 
 #define CORRUPT(change)                                                                                      \
     case __COUNTER__: change; return #change;

@@ -21,9 +21,8 @@ def floors(size, report, shapes, rates, features, hidden, classes, batches):
     copy = copy_rate(size, max(1, round(rows[0] / batches)) * hidden * FLOAT)
     weights = 2 * (features * hidden + hidden * classes) + hidden + classes
     means = (sources[0] + rows[0]) * features, (sources[1] + rows[1]) * min(hidden, classes)
-    moved = {"means": sum(means), "means_grad": means[1], "fused": 2 * (rows[0] * hidden + rows[1] * classes),
-             "fused_grad": 3 * rows[0] * hidden, "loss": 2 * rows[1] * classes, "update": 8 * weights * batches,
-             "sampler": 2 * sources[0] * features}
+    moved = {"means": sum(means), "means_grad": means[1], "fused": 2 * (rows[0] * (hidden + features) + rows[1] * classes),
+             "fused_grad": 3 * rows[0] * hidden, "loss": 2 * rows[1] * classes, "update": 8 * weights * batches}
     return {"products": product[0] + product[2], "products_grad": product[4], "weights_grad": product[1] + product[3],
             **{operator: FLOAT * n / copy for operator, n in moved.items()}}
 
@@ -38,8 +37,8 @@ def seconds(report):
 
 
 SAYS = {"products": "products, forward", "products_grad": "products, gradients of inputs", "weights_grad": "products, gradients of weights",
-        "means": "means", "means_grad": "gradients of means", "fused": "bias, ReLU and dropout", "fused_grad": "gradients of these",
-        "loss": "loss", "update": "optimizer", "rest": "rest of the trainer", "sampler": "sampler, which copies the rows"}
+        "means": "means", "means_grad": "gradients of means", "fused": "bias, ReLU and dropout; copies of rows", "fused_grad": "gradients of these",
+        "loss": "loss", "update": "optimizer", "rest": "rest of the trainer", "sampler": "sampler"}
 
 
 def table(runs, floor):

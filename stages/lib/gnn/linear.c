@@ -112,7 +112,8 @@ static void aggregate_rows(const struct step *s, int64_t at, int64_t n, pst_real
         TIMED(s, worker, PST_GNN_WORK_MEANS, aggregate(s, at, n, view_at(mixed, ld), y, ld, out));
         return;
     }
-    TIMED(s, worker, PST_GNN_WORK_MEANS, aggregate(s, at, n, s->x[s->l], mixed, pst_gnn_width(in), in));
+    TIMED(s, worker, PST_GNN_WORK_MEANS,
+          aggregate(s, at, n, s->l == 0 ? s->features : s->x[s->l], mixed, pst_gnn_width(in), in));
     if (!makes_pairs(s, s->l))
         pst_gnn_product(s, s->l, 1, false, n, view_from(mixed_of(s, s->l), at, 0), false, y + at * ld, ld,
                         worker);
@@ -124,6 +125,8 @@ void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int wor
     const int64_t ld = pst_gnn_width(layer->out);
     const struct pst_twin_view x = view_from(s->x[s->l], at, 0);
     pst_real *y = real_at(s->model, s->pass->y[s->l]);
+    if (s->l == 0 && s->features.elsewhere && (layer->self >= 0 || layer->residual))
+        TIMED(s, worker, PST_GNN_WORK_FUSED, pst_gnn_gather_rows(s, at, n));
     if (layer->neigh >= 0)
         aggregate_rows(s, at, n, y, ld, worker);
     if (makes_pairs(s, s->l))

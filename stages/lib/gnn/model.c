@@ -201,12 +201,12 @@ static void take_layer(const struct pst_gnn_model *model, struct pst_gnn_pass *p
         model->kind->take(model, pass, l);
 }
 
-void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input)
+void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int64_t copied_rows)
 {
     const struct pst_gnn_config *c = &model->config;
     int64_t grad_rows_cols = 0, rows_most = 0, widest = 0;
     pass->bytes = 0;
-    pass->input = copy_input ? pst_gnn_pass_take(pass, pass->src[0], pst_gnn_width(c->in)) : 0;
+    pass->input = copied_rows > 0 ? pst_gnn_pass_take(pass, copied_rows, pst_gnn_width(c->in)) : 0;
     for (int l = 0; l < c->layers; l++) {
         const struct pst_gnn_layer *layer = &model->layer[l];
         take_layer(model, pass, l);
@@ -245,7 +245,7 @@ static size_t work_bound(const struct pst_gnn_model *model)
         pass.project[l] = model->layer[l].left >= 0 || model->layer[l].out > model->layer[l].in;
     }
     pass.pairs = model->config.pairs_max;
-    pst_gnn_pass_layout(model, &pass, true);
+    pst_gnn_pass_layout(model, &pass, pass.src[0]);
     return pass.bytes;
 }
 

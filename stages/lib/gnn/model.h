@@ -303,7 +303,7 @@ struct pst_gnn_pass {
         size_t left, grad_left;                 /* of destinations of all terms */
         size_t alpha, grad_alpha;               /* of edges */
     } rgat[PST_GNN_LAYERS_MAX];
-    size_t input;                    /* a copy of the features, if they cannot be used in place */
+    size_t input; /* a copy of the features, if they cannot be used in place; or only of destinations */
     size_t kept[PST_GNN_LAYERS_MAX]; /* the gradient of a normalised layer's output, kept for its residual */
     size_t grad[2];
     int64_t pairs;
@@ -336,6 +336,6 @@ struct pst_gnn_head {
 
 /* Takes rows x cols reals. */
 size_t pst_gnn_pass_take(struct pst_gnn_pass *pass, int64_t rows, int64_t cols);
-void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, bool copy_input);
+void pst_gnn_pass_layout(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int64_t copied_rows);
 
 #endif

@@ -21,6 +21,11 @@ static const double MEAN_COST = 12;
  * is timed. */
 enum { TIMED_EVERY = 8 };
 
+enum {
+    AHEAD_ROWS = 8,    /* how many rows ahead are prefetched that are copied */
+    AHEAD_BYTES = 512, /* bytes of a row that are prefetched; the hardware follows by itself after that */
+};
+
 bool pst_gnn_projects_first(const struct pst_gnn_layer *layer, int64_t dst, int64_t src, int64_t edges)
 {
     const double in = (double)layer->in, out = (double)layer->out;
@@ -40,7 +45,8 @@ static bool keeps_bf16(const struct pst_gnn_model *model, const struct pst_gnn_b
     return batch->mb.feature_dtype == PST_BF16 && model->twin->sum_rounded && model->kind->reads_bf16;
 }
 
-/* Rows that stayed in the sampler's cache are read there by sums. Products need them side by side. */
+/* Must the first layer have a copy of all of its inputs? Rows that stayed in the sampler's cache are read
+ * there by sums, but products need them side by side. */
 static bool needs_copy(const struct pst_gnn_model *model, const struct pst_gnn_batch *batch,
                        const struct pst_gnn_pass *pass)
 {
@@ -88,7 +94,10 @@ static pst_rc plan_pass(const struct pst_gnn_model *model, const struct pst_gnn_
     }
     assert(batch->typed || !model->kind->typed);
     pass->pairs = c->head ? batch->mb.pairs : 0;
-    pst_gnn_pass_layout(model, pass, needs_copy(model, batch, pass));
+    pst_gnn_pass_layout(model, pass,
+                        needs_copy(model, batch, pass) ? pass->src[0]
+                        : batch->in_place              ? pass->dst[0]
+                                                       : 0);
     if (pass->bytes > model->work_limit)
         return pst_fail(PST_E_LIMIT,
                         "a minibatch of %lld input rows needs %zu bytes for activations, but the model has "
@@ -181,6 +190,14 @@ void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, in
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
+/* Where the features of a vertex are: in the slot, or in the sampler's cache. */
+static const void *row_of_batch(const struct pst_gnn_batch *batch, int64_t i)
+{
+    const int32_t other = batch->in_place ? batch->in_place[i] : -1;
+    return other >= 0 ? (const char *)batch->cache + (uint64_t)other * batch->mb.stride_bytes
+                      : (const char *)batch->features + (uint64_t)i * batch->mb.stride_bytes;
+}
+
 /* The learned inputs of a block's vertices. */
 static void copy_learned(const struct step *s, int64_t at, int64_t n, pst_real *x, int64_t ld)
 {
@@ -190,22 +207,34 @@ static void copy_learned(const struct step *s, int64_t at, int64_t n, pst_real *
                (size_t)in * sizeof *x);
 }
 
-/* The same for features. Rows that are not in the slot are copied one by one. */
+/* The same for features. Where some rows are not in the slot, each is copied by itself. */
 static void copy_features(const struct step *s, int64_t at, int64_t n, pst_real *x, int64_t ld)
 {
     const struct pst_gnn_batch *batch = s->batch;
     const uint64_t stride = batch->mb.stride_bytes;
     const int64_t dim = s->model->config.in, rows = batch->in_place ? 1 : n;
     for (int64_t i = 0; i < n; i += rows) {
-        const int32_t other = batch->in_place ? batch->in_place[at + i] : -1;
-        const char *from = other >= 0 ? (const char *)batch->cache + (uint64_t)other * stride
-                                      : (const char *)batch->features + (uint64_t)(at + i) * stride;
+        const void *from = row_of_batch(batch, at + i);
         if (batch->mb.feature_dtype == PST_F32)
             s->twin->gather(s->q, from, stride, NULL, x + i * ld, (uint64_t)ld * sizeof *x, NULL, rows,
                             (uint64_t)dim * sizeof *x);
         else
             s->twin->widen(s->q, from, stride, batch->mb.feature_dtype == PST_BF16, x + i * ld, ld, rows,
                            dim);
+    }
+}
+
+void pst_gnn_gather_rows(const struct step *s, int64_t at, int64_t n)
+{
+    const struct pst_gnn_batch *batch = s->batch;
+    const struct pst_twin_view x = view_from(s->x[0], at, 0);
+    const size_t item = x.bf16 ? sizeof *x.bf16 : sizeof *x.at, bytes = (size_t)s->model->config.in * item;
+    char *to = x.bf16 ? (char *)(uintptr_t)x.bf16 : (char *)(uintptr_t)x.at;
+    for (int64_t i = 0; i < n; i++) {
+        const char *next = row_of_batch(batch, at + pst_min_i64(i + AHEAD_ROWS, n - 1));
+        for (size_t b = 0; b < bytes && b < AHEAD_BYTES; b += PST_CACHE_LINE)
+            __builtin_prefetch(next + b);
+        memcpy(to + (size_t)(i * x.ld) * item, row_of_batch(batch, at + i), bytes);
     }
 }
 
@@ -406,18 +435,34 @@ static void add_figures(const struct pst_gnn_model *model, const struct pst_gnn_
                 : sum->counts[1];
 }
 
-static struct pst_twin_view input_of(const struct step *s)
+/* Features as they are in the slot and in the cache. */
+static struct pst_twin_view features_of(const struct pst_gnn_batch *batch)
 {
-    const struct pst_gnn_batch *batch = s->batch;
     const int64_t stride = (int64_t)batch->mb.stride_bytes;
-    if (needs_copy(s->model, batch, s->pass))
-        return view_at(real_at(s->model, s->pass->input), pst_gnn_width(s->model->config.in));
     const bool narrow = batch->mb.feature_dtype == PST_BF16;
     return (struct pst_twin_view){.at = narrow ? NULL : batch->features,
                                   .bf16 = narrow ? batch->features : NULL,
                                   .ld = stride / (int64_t)(narrow ? sizeof(uint16_t) : sizeof(pst_real)),
                                   .elsewhere = batch->in_place,
                                   .other = batch->cache};
+}
+
+/* Finds the inputs of all layers. */
+static void find_inputs(struct step *s)
+{
+    const struct pst_gnn_model *model = s->model;
+    const struct pst_twin_view copy =
+        view_at(real_at(model, s->pass->input), pst_gnn_width(model->config.in));
+    const bool copied = needs_copy(model, s->batch, s->pass);
+    s->features = copied ? copy : features_of(s->batch);
+    s->x[0] = s->features;
+    if (!copied && s->batch->in_place) {
+        s->x[0] = copy;
+        if (s->features.bf16)
+            s->x[0] = (struct pst_twin_view){.bf16 = (const uint16_t *)(const void *)copy.at, .ld = copy.ld};
+    }
+    for (int l = 1; l < model->config.layers; l++)
+        s->x[l] = view_at(real_at(model, s->pass->y[l - 1]), pst_gnn_width(model->layer[l].in));
 }
 
 /* The first pass warms up. It counts only if it is the only one. */
@@ -443,9 +488,7 @@ static void run_pass(struct step *s, struct pst_gnn_block_figures *sum)
     s->twin = model->twin;
     s->q = model->q;
     s->grad = real_at(model, pass->grad[0]);
-    s->x[0] = input_of(s);
-    for (int l = 1; l < layers; l++)
-        s->x[l] = view_at(real_at(model, pass->y[l - 1]), pst_gnn_width(model->layer[l].in));
+    find_inputs(s);
     for (int l = 0; l < layers; l++) {
         model->rows[l] += pass->dst[l];
         model->sources[l] += pass->src[l];

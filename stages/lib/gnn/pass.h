@@ -25,9 +25,11 @@ struct step {
     const struct pst_gnn_batch *batch;
     const struct pst_gnn_pass *pass;
     struct pst_twin_view x[PST_GNN_LAYERS_MAX]; /* the input of each layer */
-    int l;                                      /* the layer that tasks work on */
-    bool backward;                              /* the half of the pass */
-    pst_real *grad, *grad_x;                    /* of its output, of its input */
+    struct pst_twin_view features; /* of the first layer, for sums: some rows may be elsewhere. Then x[0] has
+                                      those of destinations, which pst_gnn_gather_rows copies */
+    int l;                         /* the layer that tasks work on */
+    bool backward;                 /* the half of the pass */
+    pst_real *grad, *grad_x;       /* of its output, of its input */
 };
 
 /* Adds the thread's processor time since `before_s`. */
@@ -159,6 +161,9 @@ void pst_gnn_pair_product(const struct step *s, int64_t n, struct pst_twin_view 
 /* C = A W, or A W' if transposed, or C += the same if it adds, for n rows, where W is a weight of layer l. */
 void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, int64_t n,
                      struct pst_twin_view a, bool adds, pst_real *c, int64_t ldc, int worker);
+
+/* Copies destinations at..at+n of the first layer from s->features to s->x[0]. */
+void pst_gnn_gather_rows(const struct step *s, int64_t at, int64_t n);
 
 /* For the functions of a kind (layer.h), in the backward pass of layer s->l. neigh: of the weight
  * layer->neigh, else of layer->self. */

@@ -160,7 +160,7 @@ static uint64_t gpu_hits(const struct pst_filler *f, const int32_t *hit_row, int
     return n;
 }
 
-/* Splits the rows of the vertices that have no rows yet: the cached ones are copied later (copy_hits), the
+/* Splits the rows of the vertices that have no rows yet: the cached ones are copied later (take_hits), the
  * others are requested. */
 static void split_rows(struct pst_fill_work *w, int hop)
 {
@@ -208,60 +208,50 @@ pst_rc pst_fill_submit(struct pst_fill_work *w, int hop)
     return rc;
 }
 
-/* How many of the cached rows of a hop are copied: if the others stay in the cache, those of destinations. */
-static int64_t hits_to_copy(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r,
-                            const int32_t *pos)
-{
-    const int64_t dsts = w->mb.n[w->mb.hops - 1] - r->from;
-    int64_t low = 0, high = r->hits;
-    if (w->mb.in_place_at == 0)
-        return high;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (pos[middle] < dsts)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Says where the rows are that stay in the cache. */
-static void keep_in_place(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r, int64_t first,
-                          const int32_t *pos, const int32_t *row)
-{
-    int32_t *in_place = (int32_t *)(void *)(w->slot + w->mb.in_place_at) + r->from;
-    for (int64_t i = first; i < r->hits; i++)
-        in_place[pos[i]] = row[i];
-}
-
-/* L: copies the cached rows of all hops, unless they stay in place. This is done last, because the disk can
- * already work on all misses meanwhile. */
-static void copy_hits(struct pst_fill_work *w)
+/* Copies the cached rows of a hop to the slot. */
+static void copy_rows(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r, const int32_t *pos,
+                      const int32_t *row)
 {
     const struct pst_filler *f = w->f;
-    const struct pst_minibatch_layout *l = &f->layout;
+    const uint64_t stride = f->layout.stride_bytes;
+    char *to = w->slot + f->layout.features_at + (uint64_t)r->from * stride;
+    if (f->resident != NULL)
+        pst_sampling_resident_gather(f->resident, row, pos, r->hits, to, stride, f->row_bytes);
+    else
+        pst_k_gather(NULL, f->cache_rows, stride, row, to, stride, pos, r->hits, f->row_bytes);
+}
+
+/* Says where the cached rows of a hop are, which stay there. */
+static void keep_rows(const struct pst_fill_work *w, const struct pst_fill_hop_rows *r, const int32_t *pos,
+                      const int32_t *row)
+{
+    int32_t *in_place = (int32_t *)(void *)(w->slot + w->mb.in_place_at) + r->from;
+    for (int64_t i = 0; i < r->hits; i++)
+        in_place[pos[i]] = row[i];
+    w->result->in_place += (uint64_t)r->hits;
+}
+
+/* L: the cached rows of all hops. This is done last, because the disk can already work on all misses
+ * meanwhile. */
+static void take_hits(struct pst_fill_work *w)
+{
+    const struct pst_filler *f = w->f;
     const int32_t *pos = w->hit_pos, *row = w->hit_row;
-    if (w->mb.in_place_at != 0) {
+    const bool in_place = w->mb.in_place_at != 0;
+    if (in_place) {
         w->mb.in_place_rows = (uint64_t)f->cache_n;
         memset(w->slot + w->mb.in_place_at, -1, (size_t)w->count * sizeof(int32_t));
     }
     for (int i = 0; i < w->nrows; i++) {
         const struct pst_fill_hop_rows *r = &w->rows[i];
         struct pst_fill_span *span = &w->result->lookup[r->hop];
-        const int64_t copied = hits_to_copy(w, r, pos);
-        char *to = w->slot + l->features_at + (uint64_t)r->from * l->stride_bytes;
         span->begin_s = pst_now();
         if (f->pass_bus != NULL)
             f->pass_bus(f->stage, ((uint64_t)r->hits - gpu_hits(f, row, r->hits)) * f->row_bytes);
-        if (f->resident != NULL)
-            pst_sampling_resident_gather(f->resident, row, pos, r->hits, to, l->stride_bytes, f->row_bytes);
+        if (in_place)
+            keep_rows(w, r, pos, row);
         else
-            pst_k_gather(NULL, f->cache_rows, l->stride_bytes, row, to, l->stride_bytes, pos, copied,
-                         f->row_bytes);
-        if (w->mb.in_place_at != 0)
-            keep_in_place(w, r, copied, pos, row);
-        w->result->in_place += (uint64_t)(r->hits - copied);
+            copy_rows(w, r, pos, row);
         span->end_s = pst_now();
         w->f->gather_s += span->end_s - span->begin_s;
         pos += r->hits;
@@ -275,7 +265,7 @@ static pst_rc end_slot(struct pst_fill_work *w)
     const pst_rc rc = pst_fill_submit(w, w->f->layout.size.hops);
     if (rc != PST_OK)
         return rc;
-    copy_hits(w);
+    take_hits(w);
     pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests, NULL);
     return announce_rows(w, true);
 }
