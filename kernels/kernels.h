@@ -164,7 +164,7 @@ struct pst_block {
 };
 
 /* The edges of a block in the order of their sources, then of the block. The caller owns the arrays. */
-struct pst_by_source {
+struct pst_block_by_source {
     int32_t *begin;   /* sources + 1: where each source's edges begin in the next two */
     int32_t *dst;     /* edges: the destination */
     pst_real *weight; /* edges */
@@ -173,13 +173,15 @@ struct pst_by_source {
 /* For CPUs only: fills an array of each kind. weight: of the block's edges; NULL: 1 / degree(d), as in a
  * mean.
  */
-PST_API void pst_k_by_source(const struct pst_block *block, const pst_real *weight, struct pst_by_source *to);
+PST_API void pst_k_by_source(const struct pst_block *block, const pst_real *weight,
+                             struct pst_block_by_source *to);
 /* For CPUs only: rows first..first+n of the gradient of a mean or of a weighted sum, with the same bits as
  * pst_k_mean_grad and pst_k_weighted_sum_grad: each row is written once. Rows before `kept` are added to; the
  * others are set, whatever they were. self_weight(dsts): NULL, if a destination does not count by itself. */
-PST_API void pst_k_sum_by_source(const struct pst_by_source *edges, const pst_real *self_weight, int64_t dsts,
-                                 int64_t first, int64_t n, int64_t kept, const pst_real *grad_out,
-                                 int64_t ld_out, pst_real *grad_in, int64_t ld_in, int64_t dim);
+PST_API void pst_k_sum_by_source(const struct pst_block_by_source *edges, const pst_real *self_weight,
+                                 int64_t dsts, int64_t first, int64_t n, int64_t kept,
+                                 const pst_real *grad_out, int64_t ld_out, pst_real *grad_in, int64_t ld_in,
+                                 int64_t dim);
 
 /* The degrees of vertices (their numbers of in-neighbours) in the whole graph: degree[i] is that of
  * vertices[i]. PST_E_FORMAT: a vertex or the graph's indptr is out of range. */

@@ -280,7 +280,7 @@ static pst_rc open_stage(struct pst_stage *self)
     json_t *j;
     const char *board = json_string_value(json_object_get(message, "board"));
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(message, "board_bytes"));
-    rc = board ? pst_memory_map(self->process, board, bytes, -1, &self->board_map)
+    rc = board ? pst_host_map(self->process, board, bytes, -1, &self->board_map)
                : pst_fail(PST_E_PEER, "the supervisor's \"open\" message does not name the shared memory of "
                                       "the run: install penstock and penstock-stage from the same build");
     if (rc != PST_OK)
@@ -304,14 +304,14 @@ static pst_rc open_stage(struct pst_stage *self)
         if (rc != PST_OK || self->nregions == PST_PORTS_MAX * 4)
             break;
         const char *path = json_string_value(json_object_get(j, "path"));
-        rc = pst_memory_map(self->process, path ? path : "",
-                            (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                            pst_gpu_number(pst_device_name(self)), &self->regions[self->nregions]);
+        rc = pst_host_map(self->process, path ? path : "",
+                          (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                          pst_gpu_number(pst_device_name(self)), &self->regions[self->nregions]);
         self->region_on_gpu[self->nregions] = path && pst_gpu_number(path) >= 0;
         self->nregions += rc == PST_OK;
     }
     if (rc == PST_OK)
-        rc = pst_memory_map_shared(self, message);
+        rc = pst_host_map_shared(self, message);
     if (rc == PST_OK)
         rc = pst_ports_open(self, message);
     if (rc == PST_OK && self->desc.open) {
@@ -335,7 +335,7 @@ static pst_rc run(struct pst_stage *self)
         return rc;
     json_decref(message);
     (void)atomic_load_explicit(&opened, memory_order_acquire);
-    rc = pst_memory_seal(self);
+    rc = pst_host_seal(self);
     return rc == PST_OK ? run_loop(self) : rc;
 }
 

@@ -134,14 +134,14 @@ struct pst_stage {
 };
 
 /* memory.c: maps a region, once in a process. For a stage on a GPU (gpu >= 0) its kernels can use it. */
-pst_rc pst_memory_map(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
-                      struct pst_region *out);
+pst_rc pst_host_map(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
+                    struct pst_region *out);
 /* Maps all that the "open" message says stages share, but for other replicas' memory of GPUs. */
-pst_rc pst_memory_map_shared(struct pst_stage *self, const json_t *message);
+pst_rc pst_host_map_shared(struct pst_stage *self, const json_t *message);
 /* From the start on, what is shared in the host's memory can only be read. */
-pst_rc pst_memory_seal(struct pst_stage *self);
+pst_rc pst_host_seal(struct pst_stage *self);
 /* Opens memory of another replica's GPU, if the "open" message has named it. */
-pst_rc pst_memory_map_resident_gpu(struct pst_stage *self, int replica);
+pst_rc pst_host_map_resident_gpu(struct pst_stage *self, int replica);
 
 /* ports.c */
 /* Delivers frames, credits and ends that are there. True: there was something. */

@@ -94,8 +94,8 @@ static pst_rc pin(const struct pst_region *region, int gpu)
                                    (double)region->bytes / 1048576.0, why);
 }
 
-pst_rc pst_memory_map(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
-                      struct pst_region *out)
+pst_rc pst_host_map(struct pst_host_process *process, const char *path, uint64_t bytes, int gpu,
+                    struct pst_region *out)
 {
     pst_rc rc = PST_OK;
     int i = 0;
@@ -137,14 +137,13 @@ static pst_rc map_resident(struct pst_stage *self, const json_t *list)
         const char *path = json_string_value(json_object_get(j, "path"));
         const json_int_t replica = json_integer_value(json_object_get(j, "replica"));
         if (path && replica >= 0 && replica < PST_REPLICAS_MAX && replica != self->replica)
-            rc =
-                pst_memory_map(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                               gpu, &self->resident[replica]);
+            rc = pst_host_map(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                              gpu, &self->resident[replica]);
     }
     return rc;
 }
 
-pst_rc pst_memory_map_resident_gpu(struct pst_stage *self, int replica)
+pst_rc pst_host_map_resident_gpu(struct pst_stage *self, int replica)
 {
     size_t i;
     json_t *j;
@@ -152,9 +151,9 @@ pst_rc pst_memory_map_resident_gpu(struct pst_stage *self, int replica)
     {
         const char *path = json_string_value(json_object_get(j, "path"));
         if (path && json_integer_value(json_object_get(j, "replica")) == replica)
-            return pst_memory_map(self->process, path,
-                                  (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                                  pst_gpu_number(pst_device_name(self)), &self->resident_gpu[replica]);
+            return pst_host_map(self->process, path,
+                                (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                                pst_gpu_number(pst_device_name(self)), &self->resident_gpu[replica]);
     }
     return PST_OK;
 }
@@ -165,9 +164,9 @@ static pst_rc map_own(struct pst_stage *self, const json_t *message, const char 
     char bytes[32];
     (void)snprintf(bytes, sizeof bytes, "%s_bytes", name);
     const char *path = json_string_value(json_object_get(message, name));
-    return path ? pst_memory_map(self->process, path,
-                                 (uint64_t)json_integer_value(json_object_get(message, bytes)),
-                                 pst_gpu_number(pst_device_name(self)), region)
+    return path ? pst_host_map(self->process, path,
+                               (uint64_t)json_integer_value(json_object_get(message, bytes)),
+                               pst_gpu_number(pst_device_name(self)), region)
                 : PST_OK;
 }
 
@@ -180,14 +179,13 @@ static pst_rc map_lent(struct pst_stage *self, const json_t *list)
         const char *path = json_string_value(json_object_get(j, "path"));
         const json_int_t port = json_integer_value(json_object_get(j, "port"));
         if (path && port >= 0 && port < PST_PORTS_MAX)
-            rc =
-                pst_memory_map(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
-                               -1, &self->lent[port]);
+            rc = pst_host_map(self->process, path, (uint64_t)json_integer_value(json_object_get(j, "bytes")),
+                              -1, &self->lent[port]);
     }
     return rc;
 }
 
-pst_rc pst_memory_map_shared(struct pst_stage *self, const json_t *message)
+pst_rc pst_host_map_shared(struct pst_stage *self, const json_t *message)
 {
     (void)json_object_set(self->config, "resident_gpu", json_object_get(message, "resident_gpu"));
     pst_rc rc = map_own(self, message, "shared", &self->shared);
@@ -205,7 +203,7 @@ static pst_rc seal(const struct pst_region *shared)
                : PST_OK;
 }
 
-pst_rc pst_memory_seal(struct pst_stage *self)
+pst_rc pst_host_seal(struct pst_stage *self)
 {
     pst_rc rc = seal(&self->shared);
     for (int r = 0; r < PST_REPLICAS_MAX && rc == PST_OK; r++)

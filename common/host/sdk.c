@@ -233,7 +233,7 @@ pst_rc pst_shared_gpu_of(struct pst_stage *self, int replica, const void **at)
     assert(replica >= 0 && replica < PST_REPLICAS_MAX);
     const pst_rc rc = replica == self->replica || self->resident_gpu[replica].base
                           ? PST_OK
-                          : pst_memory_map_resident_gpu(self, replica);
+                          : pst_host_map_resident_gpu(self, replica);
     *at = replica == self->replica ? self->shared_gpu.base : self->resident_gpu[replica].base;
     if (rc != PST_OK || *at)
         return rc;

@@ -209,7 +209,7 @@ void pst_k_mean_grad(struct pst_queue *q, const int32_t *indptr, const int32_t *
 /* ---- by source ---------------------------------------------------------------------------------- */
 
 /* Counts, then places from behind, so that begin[s] moves from the end of a source's edges to their begin. */
-void pst_k_by_source(const struct pst_block *block, const pst_real *weight, struct pst_by_source *to)
+void pst_k_by_source(const struct pst_block *block, const pst_real *weight, struct pst_block_by_source *to)
 {
     int32_t *begin = to->begin, sum = 0;
     memset(begin, 0, ((size_t)block->sources + 1) * sizeof *begin);
@@ -241,7 +241,7 @@ PST_CPU_INLINE void add_times(const pst_real *restrict row, pst_real by, pst_rea
     }
 }
 
-PST_CPU_CLONES static void sum_by_source(const struct pst_by_source *edges, const pst_real *self_weight,
+PST_CPU_CLONES static void sum_by_source(const struct pst_block_by_source *edges, const pst_real *self_weight,
                                          int64_t selves, int64_t first, int64_t end, int64_t kept,
                                          const pst_real *from, int64_t ld_from, pst_real *to, int64_t ld_to,
                                          int64_t dim)
@@ -249,7 +249,7 @@ PST_CPU_CLONES static void sum_by_source(const struct pst_by_source *edges, cons
     for (int64_t i = first; i < end; i++) {
         pst_real *row = to + i * ld_to;
         bool fresh = i >= kept;
-        if (i < selves) {
+        if (self_weight != NULL && i < selves) {
             add_times(from + i * ld_from, self_weight[i], row, dim, fresh);
             fresh = false;
         }
@@ -262,11 +262,10 @@ PST_CPU_CLONES static void sum_by_source(const struct pst_by_source *edges, cons
     }
 }
 
-void pst_k_sum_by_source(const struct pst_by_source *edges, const pst_real *self_weight, int64_t dsts,
+void pst_k_sum_by_source(const struct pst_block_by_source *edges, const pst_real *self_weight, int64_t dsts,
                          int64_t first, int64_t n, int64_t kept, const pst_real *grad_out, int64_t ld_out,
                          pst_real *grad_in, int64_t ld_in, int64_t dim)
 {
     assert(first >= 0 && n >= 0 && dsts >= 0 && dim >= 0 && ld_in >= dim && ld_out >= dim);
-    sum_by_source(edges, self_weight, self_weight != NULL ? dsts : 0, first, first + n, kept, grad_out,
-                  ld_out, grad_in, ld_in, dim);
+    sum_by_source(edges, self_weight, dsts, first, first + n, kept, grad_out, ld_out, grad_in, ld_in, dim);
 }

@@ -143,8 +143,8 @@ static void test_by_source(void **state)
         float *from = random_array(dsts * ld), *want = random_array(sources * ld),
               *found = random_array(sources * ld), *weight = random_array(block.edges),
               *self = random_array(dsts), *shares = random_array(block.edges);
-        struct pst_by_source edges = {malloc(((size_t)sources + 1) * sizeof(int32_t)),
-                                      malloc(((size_t)block.edges + 1) * sizeof(int32_t)), shares};
+        struct pst_block_by_source edges = {malloc(((size_t)sources + 1) * sizeof(int32_t)),
+                                            malloc(((size_t)block.edges + 1) * sizeof(int32_t)), shares};
         for (int64_t i = 0; i < sources * ld; i++)
             want[i] = i < kept * ld ? found[i] : i % ld < dim ? 0 : found[i];
         if (weighted)

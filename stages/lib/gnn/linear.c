@@ -52,17 +52,17 @@ void pst_gnn_linear_take(const struct pst_gnn_model *model, struct pst_gnn_pass 
                                             .weight = pst_gnn_pass_take(pass, pass->edges[l], 1)};
 }
 
-static struct pst_by_source by_source(const struct step *s, int l)
+static struct pst_block_by_source by_source(const struct step *s, int l)
 {
     const struct pst_gnn_pass_by_source *at = &s->pass->by_source[l];
-    return (struct pst_by_source){.begin = (int32_t *)(void *)real_at(s->model, at->begin),
-                                  .dst = (int32_t *)(void *)real_at(s->model, at->dst),
-                                  .weight = real_at(s->model, at->weight)};
+    return (struct pst_block_by_source){.begin = (int32_t *)(void *)real_at(s->model, at->begin),
+                                        .dst = (int32_t *)(void *)real_at(s->model, at->dst),
+                                        .weight = real_at(s->model, at->weight)};
 }
 
 void pst_gnn_linear_prepare(const struct step *s, int l, int worker)
 {
-    struct pst_by_source edges = by_source(s, l);
+    struct pst_block_by_source edges = by_source(s, l);
     const struct pst_block block = block_at(s, l);
     if (s->twin->by_source && undoes_sums(s->model, s->pass, l))
         TIMED(s, worker, PST_GNN_WORK_MEANS,
@@ -87,7 +87,7 @@ static void spread_on_device(const struct step *s, const pst_real *grad_out, pst
 static void spread(const struct step *s, int64_t at, int64_t n, const pst_real *grad_out, pst_real *grad_in,
                    int64_t kept, int64_t dim)
 {
-    const struct pst_by_source edges = by_source(s, s->l);
+    const struct pst_block_by_source edges = by_source(s, s->l);
     const int64_t ld = pst_gnn_width(dim);
     const pst_real *self_weights =
         s->model->kind->edge_weights(s, s->l) ? real_at(s->model, s->pass->self_weight[s->l]) : NULL;

@@ -288,7 +288,7 @@ struct pst_gnn_pass {
                                                                            second, zeros */
     struct pst_gnn_pass_by_source {
         size_t begin, dst, weight;
-    } by_source[PST_GNN_LAYERS_MAX]; /* linear.c, on a CPU: struct pst_by_source */
+    } by_source[PST_GNN_LAYERS_MAX]; /* linear.c, on a CPU: struct pst_block_by_source */
     struct pst_gnn_pass_gat {
         size_t left, right;       /* scores of destinations, of sources */
         size_t alpha, alpha_self; /* of edges, of destinations */

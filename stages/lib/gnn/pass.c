@@ -230,6 +230,7 @@ void pst_gnn_gather_rows(const struct step *s, int64_t at, int64_t n)
     const struct pst_twin_view x = view_from(s->x[0], at, 0);
     const size_t item = x.bf16 ? sizeof *x.bf16 : sizeof *x.at, bytes = (size_t)s->model->config.in * item;
     char *to = x.bf16 ? (char *)(uintptr_t)x.bf16 : (char *)(uintptr_t)x.at;
+    assert(to);
     for (int64_t i = 0; i < n; i++) {
         const char *next = row_of_batch(batch, at + pst_min_i64(i + AHEAD_ROWS, n - 1));
         for (size_t b = 0; b < bytes && b < AHEAD_BYTES; b += PST_CACHE_LINE)
