@@ -370,6 +370,9 @@ static const struct pst_gnn_grain of_threads = {.rows = 128,
                                                 .part_rows = 256,
                                                 .columns = 32, /* two cache lines */
                                                 .update = 8192};
+/* Products in bfloat16 are faster, but the parts of their sums take as long to be written and added up. With
+ * three times as many rows in a part, an epoch of the bench bf16 took 4 % less time. */
+enum { PART_ROWS_SUMS = 3 };
 #define ALL ((int64_t)1 << 40)
 static const struct pst_gnn_grain of_devices = {ALL, ALL, ALL, 1, ALL, ALL, ALL};
 
@@ -384,8 +387,10 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
     model->twin = config->device ? config->device->twin : pst_twin_cpu();
     model->q = config->device ? config->device->q : NULL;
     model->grain = pst_gnn_model_on_device(model) ? of_devices : of_threads;
-    if (model->twin->gemm_sums)
+    if (model->twin->gemm_sums) {
         model->grain.parts *= 2; /* of two weights at once */
+        model->grain.part_rows *= PART_ROWS_SUMS;
+    }
     if (model->kind->typed)
         pst_gnn_terms_of(&model->terms, config->types, model->kind->each_relation);
     model->terms.compact = config->model == PST_GNN_RGAT;
