@@ -59,12 +59,13 @@ static void *map_aligned(int fd, uint64_t bytes)
 
 /* Huge pages where the policy gives none: each is collapsed from its first small page, which needs no policy.
  * It stops where the kernel has no huge page left, or does not know the request. */
-static void collapse(char *base, uint64_t bytes)
+static void collapse(char *base, int fd, uint64_t bytes)
 {
     for (uint64_t at = 0; at + HUGE_BYTES <= bytes; at += COLLAPSE_BYTES) {
         const uint64_t end = at + COLLAPSE_BYTES < bytes ? at + COLLAPSE_BYTES : bytes;
         for (uint64_t page = at; page < end; page += HUGE_BYTES)
-            *(volatile char *)(base + page) = 0;
+            if (fallocate(fd, 0, (off_t)page, (off_t)PST_PAGE) != 0)
+                return;
         if (madvise(base + at, end / HUGE_BYTES * HUGE_BYTES - at, MADV_COLLAPSE) != 0)
             return;
     }
@@ -81,7 +82,7 @@ static void make_huge(int fd, uint64_t bytes, bool scattered)
     if (!base)
         return;
     if (never)
-        collapse(base, bytes);
+        collapse(base, fd, bytes);
     else if (madvise(base, bytes, MADV_HUGEPAGE) == 0)
         (void)madvise(base, bytes, MADV_POPULATE_WRITE);
     (void)munmap(base, bytes);
