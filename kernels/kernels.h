@@ -170,9 +170,7 @@ struct pst_block_by_source {
     pst_real *weight; /* edges */
 };
 
-/* For CPUs only: fills an array of each kind. weight: of the block's edges; NULL: 1 / degree(d), as in a
- * mean.
- */
+/* For CPUs only: fills all arrays. weight: of the block's edges; NULL: 1 / degree(d), as in a mean. */
 PST_API void pst_k_by_source(const struct pst_block *block, const pst_real *weight,
                              struct pst_block_by_source *to);
 /* For CPUs only: rows first..first+n of the gradient of a mean or of a weighted sum, with the same bits as

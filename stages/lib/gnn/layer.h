@@ -57,8 +57,8 @@ struct pst_gnn_kind {
     const pst_real *(*edge_weights)(const struct step *s, int l);
 };
 
-/* linear.c: what sums rows of neighbours. Their `take` and `prepare` call the first two: they take the memory
- * that the gradients of sums need, and fill it when the edges have their weights. */
+/* linear.c: what sums rows of neighbours. `take` and `prepare` of such a kind call the first two functions,
+ * which take the memory that gradients of sums need, and fill it when the edges have their weights. */
 void pst_gnn_linear_take(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l);
 void pst_gnn_linear_prepare(const struct step *s, int l, int worker);
 void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int worker);

@@ -153,8 +153,7 @@ static void neigh_tile(const struct step *s, int64_t number, int worker)
         pst_gnn_weight_tile(s, number, mixed_of(s, s->l), s->grad, s->pass->dst[s->l], 1, worker);
 }
 
-/* What W_self contributes to the gradient of input rows at..at+n, of which the first are destinations.
- */
+/* What W_self contributes to the gradient of input rows at..at+n. Only destinations have such a part. */
 static void self_input(const struct step *s, bool add, int64_t at, int64_t n, int worker)
 {
     const struct pst_gnn_layer *layer = &s->model->layer[s->l];
