@@ -136,6 +136,17 @@ static void spoil_served(struct pst_minibatch *mb)
     memset(pst_minibatch_at(mb, mb->requests_at), 0, mb->bytes_used - mb->requests_at);
 }
 
+/* A row is in a cache that the trainer does not have. */
+static void spoil_in_place(struct pst_minibatch *mb)
+{
+    const uint64_t rows = (uint64_t)mb->n[2];
+    mb->in_place_at = pst_align_up(mb->bytes_used, PST_CACHE_LINE);
+    mb->in_place_rows = 1;
+    mb->bytes_used = mb->in_place_at + rows * sizeof(int32_t);
+    memset(pst_minibatch_at(mb, mb->in_place_at), -1, rows * sizeof(int32_t));
+    *(int32_t *)pst_minibatch_at(mb, mb->in_place_at) = 0;
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -147,6 +158,7 @@ static void test_refusals(void **state)
     expect_refusal(0, "epoch 0 (its batch 0): the loss is", spoil_feature);
     expect_refusal(0, "1 hops, but the model has 2 layers: both numbers must be equal", spoil_hops);
     expect_refusal(0, "1 of 2 requested feature rows were never read: put", spoil_served);
+    expect_refusal(0, "in a cache of 1 rows, but the stage that made it shares memory for 0", spoil_in_place);
 }
 
 static void test_void_batches(void **state)
