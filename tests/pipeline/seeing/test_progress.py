@@ -45,7 +45,7 @@ def the_progress_line_and_its_colours():
 def planning_and_evaluation_are_shown():
     """Before the first batch and between epochs a terminal shows what the run does, and `top` says it, too."""
     with Place() as p:
-        command("gen", "community", p.data, "--vertices", 60000, "--train", 0.012, "--val", 0.001, "--force", "--quiet")
+        command("gen", "community", p.data, "--vertices", 60000, "--train", 0.04, "--val", 0.001, "--force", "--quiet")
         slow = [a for s in ("planner.params.hotness=presample", "planner.params.epochs=1000", "trainer.params.hidden=1024") for a in ("--set", "stages." + s)]
         text = on_a_terminal(p, "slow", 2, "--set", "params.batch=20", *slow)
         steps = [tuple(map(int, m)) for m in re.findall(r"planning  batch (\d+)/(\d+)  \d+ s", text)]
