@@ -23,9 +23,9 @@ def dataset(p, dtype=None):
     return p.path(dtype)
 
 
-def train(p, *pairs, data=None, pipeline=HYPERION, more=()):
+def train(p, *pairs, data=None, pipeline=HYPERION, more=(), foreign=False):
     sets = ("params.batch=256", "epochs=2", "stages.trainer.params.eval_every=0", *pairs)
-    return p.run(pipeline, *(word for pair in sets for word in ("--set", pair)), *more, data=data or dataset(p)).report
+    return p.run(pipeline, *(word for pair in sets for word in ("--set", pair)), *more, data=data or dataset(p), foreign=foreign).report
 
 
 def compare(p, *pairs, cache=PART, stays=True, **more):
@@ -100,7 +100,7 @@ def only_if_all_stages_on_the_way_can_read_them():
         beside = json.loads(json.dumps(pipeline))
         beside["stages"]["beside"] = {"run": os.path.join(ROOT, "tests", "stages", "swallow.py")}
         beside["links"].append({"from": "disk.done", "to": "beside.in"})
-        compare(p, pipeline=p.write(beside, "beside.json"), stays=False)
+        compare(p, pipeline=p.write(beside, "beside.json"), stays=False, foreign=True)
 
 
 if __name__ == "__main__":
