@@ -115,8 +115,8 @@ PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_
                         pst_real beta, pst_real *c, int64_t ldc, int threads);
 
 /* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
- * pointer is NULL. With `elsewhere`, row i is there only if elsewhere[i] is -1. Else it is row elsewhere[i]
- * of the matrix at `other`, which has numbers of the same type and the same ld. */
+ * pointer is NULL. With `elsewhere`, row i is there only if elsewhere[i] is -1. Otherwise row i is row
+ * elsewhere[i] of the matrix at `other`, whose numbers have the same type and whose ld is the same. */
 struct pst_twin_view {
     const pst_real *at;
     const uint16_t *bf16;

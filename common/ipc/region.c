@@ -57,8 +57,9 @@ static void *map_aligned(int fd, uint64_t bytes)
     return base;
 }
 
-/* Huge pages where the policy gives none: each is collapsed from its first small page, which needs no policy.
- * It stops where the kernel has no huge page left, or does not know the request. */
+/* Makes huge pages where the policy gives none. The kernel turns one small page of each into the huge page on
+ * request, whatever the policy. This stops if the kernel has no huge page left, or does not know the request.
+ */
 static void collapse(char *base, int fd, uint64_t bytes)
 {
     for (uint64_t at = 0; at + HUGE_BYTES <= bytes; at += COLLAPSE_BYTES) {

@@ -160,8 +160,8 @@ static uint64_t gpu_hits(const struct pst_filler *f, const int32_t *hit_row, int
     return n;
 }
 
-/* Splits the rows of the vertices that have no rows yet: the cached ones are copied later (take_hits), the
- * others are requested. */
+/* Splits the rows of the vertices that have no rows yet: the cached ones are copied later, or stay in the
+ * cache (take_hits), and the others are requested. */
 static void split_rows(struct pst_fill_work *w, int hop)
 {
     struct pst_filler *f = w->f;
