@@ -17,20 +17,6 @@ struct weights {
     pst_real scale;     /* of those that count */
 };
 
-/* The rows that are added up, from the first column that counts on. */
-struct rows {
-    const pst_real *at;
-    int64_t ld;
-    const int32_t *elsewhere; /* as in struct pst_twin_view */
-    const pst_real *other;
-};
-
-PST_CPU_INLINE const pst_real *row_of(const struct rows *r, int64_t i)
-{
-    const int32_t other = r->elsewhere != NULL ? r->elsewhere[i] : -1;
-    return other >= 0 ? r->other + other * r->ld : r->at + i * r->ld;
-}
-
 PST_CPU_INLINE pst_real factor(const struct weights *w, pst_real weight)
 {
     return w->drops && signbit(weight) ? 0 : weight * w->scale;
@@ -59,34 +45,35 @@ PST_CPU_INLINE void add_four(const pst_real *const row[4], const pst_real by[4],
 
 /* One head of one destination. The rows begin at the head's first column. */
 PST_CPU_INLINE void sum_head(const struct pst_block *b, const struct weights *w, int64_t d, int64_t head,
-                             const struct rows *in, pst_real *out, bool fresh)
+                             const struct pst_twin_view *in, pst_real *out, bool fresh)
 {
     int64_t e = b->indptr[d];
     const int64_t end = b->indptr[d + 1], last = b->edges - 1;
     if (w->self != NULL)
-        add_one(row_of(in, d), factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
+        add_one(pst_twin_row(in, d), factor(w, w->self[d * w->heads + head]), out, w->dim, fresh);
     for (int64_t j = 0; j < w->dim && w->self == NULL && fresh; j++)
         out[j] = 0;
     for (; e + 4 <= end; e += 4) {
         const pst_real *row[4];
         pst_real by[4];
         for (int64_t i = 0; i < 4; i++) {
-            row[i] = row_of(in, b->indices[e + i]);
+            row[i] = pst_twin_row(in, b->indices[e + i]);
             by[i] = factor(w, w->edge[(e + i) * w->heads + head]);
-            __builtin_prefetch(row_of(in, b->indices[pst_min_i64(e + AHEAD_EDGES + i, last)]));
+            __builtin_prefetch(pst_twin_row(in, b->indices[pst_min_i64(e + AHEAD_EDGES + i, last)]));
         }
         add_four(row, by, out, w->dim);
     }
     for (; e < end; e++)
-        add_one(row_of(in, b->indices[e]), factor(w, w->edge[e * w->heads + head]), out, w->dim, false);
+        add_one(pst_twin_row(in, b->indices[e]), factor(w, w->edge[e * w->heads + head]), out, w->dim, false);
 }
 
 PST_CPU_CLONES static void sum_rows(const struct pst_block *b, const struct weights *w, int64_t first,
-                                    int64_t n, const struct rows *in, pst_real *out, int64_t ld_out)
+                                    int64_t n, const struct pst_twin_view *in, pst_real *out, int64_t ld_out)
 {
     for (int64_t d = first; d < first + n; d++)
         for (int64_t h = 0; h < w->heads; h++) {
-            const struct rows of_head = {in->at + h * w->dim, in->ld, in->elsewhere, in->other};
+            struct pst_twin_view of_head = *in; /* several heads: no row is elsewhere */
+            of_head.at += h * w->dim;
             sum_head(b, w, d, h, &of_head, out + d * ld_out + (w->average ? 0 : h * w->dim),
                      !w->average || h == 0);
         }
@@ -126,7 +113,7 @@ void pst_k_weighted_sum(struct pst_queue *q, const struct pst_block *block, int6
     assert(in->bf16 == NULL && in->ld >= dim && ld_out >= dim);
     (void)q;
     const struct weights w = {.edge = weight, .self = self_weight, .heads = 1, .dim = dim, .scale = 1};
-    sum_rows(block, &w, first, n, &(struct rows){in->at, in->ld, in->elsewhere, in->other}, out, ld_out);
+    sum_rows(block, &w, first, n, in, out, ld_out);
 }
 
 void pst_k_weighted_sum_grad(struct pst_queue *q, const struct pst_block *block, const pst_real *weight,
@@ -162,7 +149,7 @@ void pst_k_gat_sum(struct pst_queue *q, const struct pst_block *block, const str
     assert(ld_z >= gat->heads * gat->dim && ld_out >= pst_gat_width(gat));
     (void)q;
     const struct weights w = attention(gat, alpha, alpha_self, drop);
-    sum_rows(block, &w, first, n, &(struct rows){z, ld_z, NULL, NULL}, out, ld_out);
+    sum_rows(block, &w, first, n, &(struct pst_twin_view){.at = z, .ld = ld_z}, out, ld_out);
 }
 
 void pst_k_gat_sum_grad(struct pst_queue *q, const struct pst_block *block, const struct pst_gat *gat,
