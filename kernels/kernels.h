@@ -115,23 +115,24 @@ PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_
                         pst_real beta, pst_real *c, int64_t ldc, int threads);
 
 /* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
- * pointer is NULL. With `elsewhere`, row i is there only if elsewhere[i] is -1. Otherwise row i is row
- * elsewhere[i] of the matrix at `other`, whose numbers have the same type and whose ld is the same. */
+ * pointer is NULL. With `elsewhere`, row i is row elsewhere[i] of the matrix at `other`, whose numbers have
+ * the same type and whose ld is the same. If elsewhere[i] is negative, say -1 - r, it is row r of this one.
+ */
 struct pst_twin_view {
     const pst_real *at;
     const uint16_t *bf16;
     int64_t ld;
-    const int32_t *elsewhere; /* NULL: all rows are there */
+    const int32_t *elsewhere; /* NULL: row i is row i */
     const void *other;
 };
 
 /* Where a row begins. */
 static inline const void *pst_twin_row(const struct pst_twin_view *m, int64_t i)
 {
-    const int32_t other = m->elsewhere != NULL ? m->elsewhere[i] : -1;
+    const int64_t other = m->elsewhere != NULL ? m->elsewhere[i] : -1 - i;
     const char *at = m->at != NULL ? (const char *)m->at : (const char *)m->bf16;
     const int64_t bytes = m->at != NULL ? (int64_t)sizeof *m->at : (int64_t)sizeof *m->bf16;
-    return (other >= 0 ? (const char *)m->other + other * m->ld * bytes : at + i * m->ld * bytes);
+    return other >= 0 ? (const char *)m->other + other * m->ld * bytes : at + (-1 - other) * m->ld * bytes;
 }
 
 /* Mean over the in-neighbours of a block: out(dsts,dim)[d] = mean of in[indices[e]] over its edges; 0

@@ -287,7 +287,14 @@ int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *par
 {
     const json_t *params = json_object_get(receivers(self, port), "params"),
                  *value = json_object_get(params, param);
-    return json_is_integer(value) ? json_integer_value(value) : fallback;
+    return json_is_integer(value)   ? json_integer_value(value)
+           : json_is_boolean(value) ? json_is_true(value)
+                                    : fallback;
+}
+
+bool pst_receiver_in_place(const struct pst_stage *self, int port)
+{
+    return json_is_true(json_object_get(receivers(self, port), "in_place"));
 }
 
 pst_rc pst_watch(struct pst_stage *self, int fd)

@@ -233,6 +233,14 @@ static json_int_t reach_of(const struct pst_supervisor *sv, int stage)
     return reach;
 }
 
+static bool has_in_place(const struct pst_supervisor *sv, int stage)
+{
+    bool has = false;
+    for (int r = 0; r < sv->graph->nroutes; r++)
+        has = has || (sv->graph->routes[r].stage == stage && sv->graph->routes[r].in_place);
+    return has;
+}
+
 void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int stage)
 {
     const struct pst_stage_desc *desc = sv->pl->stages[stage].caps.desc;
@@ -249,8 +257,9 @@ void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int
                 (void)json_array_append_new(reach, json_integer(reach_of(sv, s)));
             }
         (void)json_object_set_new(all, desc->ports[p].name,
-                                  json_pack("{so so so sO}", "devices", devices, "reach", reach, "kinds",
-                                            kinds_of(sv, stage, p), "params", sv->pl->stages[found].params));
+                                  json_pack("{so so so sO sb}", "devices", devices, "reach", reach, "kinds",
+                                            kinds_of(sv, stage, p), "params", sv->pl->stages[found].params,
+                                            "in_place", has_in_place(sv, found)));
     }
     (void)json_object_set_new(message, "receivers", all);
 }

@@ -27,6 +27,8 @@ void pst_minibatch_size_scale(struct pst_minibatch_size *size, const struct pst_
         size->n[h] = scaled(base->n[h], bound->n[h], margin);
     for (int h = 0; h < base->hops; h++)
         size->edges[h] = scaled(base->edges[h], bound->edges[h], margin);
+    if (base->stored > 0)
+        size->stored = scaled(base->stored, size->n[size->hops], margin);
 }
 
 /* The next array: it begins at the result, and *end moves behind it. */
@@ -40,7 +42,8 @@ static uint64_t append(uint64_t *end, int64_t count, size_t size)
 void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct pst_minibatch_size *size,
                                uint64_t stride_bytes)
 {
-    const int64_t rows = size->n[size->hops], requests = stride_bytes ? rows : 0;
+    const int64_t rows = size->n[size->hops], stored = size->stored > 0 ? size->stored : rows,
+                  requests = stride_bytes ? stored : 0;
     uint64_t end = sizeof(struct pst_minibatch);
     *layout = (struct pst_minibatch_layout){.size = *size, .stride_bytes = stride_bytes};
     layout->vertices_at = append(&end, rows, sizeof(int64_t));
@@ -55,11 +58,11 @@ void pst_minibatch_layout_init(struct pst_minibatch_layout *layout, const struct
     }
     if (size->pairs > 0)
         layout->pairs_at = append(&end, 2 * size->pairs, sizeof(int32_t));
-    if (size->in_place)
+    if (size->stored > 0)
         layout->in_place_at = append(&end, rows, sizeof(int32_t));
     layout->requests_at = append(&end, requests, sizeof(struct pst_request));
     layout->missing_at = append(&end, requests, sizeof(int32_t));
-    layout->features_bytes = pst_align_up((uint64_t)rows * stride_bytes, PST_PAGE);
+    layout->features_bytes = pst_align_up((uint64_t)stored * stride_bytes, PST_PAGE);
     if (layout->features_bytes == 0)
         layout->features_bytes = PST_PAGE; /* a slot of cached rows cannot be empty */
     layout->features_at = pst_align_up(end, PST_PAGE);
@@ -256,10 +259,12 @@ static pst_rc check_pairs(const struct pst_minibatch *h, const struct pst_miniba
                : PST_OK;
 }
 
+/* *stored gets the number of rows in features. */
 static pst_rc check_in_place(const struct pst_minibatch *h, const struct pst_minibatch *slot,
-                             struct spans *spans)
+                             struct spans *spans, uint64_t *stored)
 {
     const int64_t rows = h->n[h->hops];
+    *stored = (uint64_t)rows;
     if (h->in_place_at == 0)
         return PST_OK;
     const pst_rc rc = add_span(spans, "in_place", -1, h->in_place_at, (uint64_t)rows, sizeof(int32_t),
@@ -267,16 +272,16 @@ static pst_rc check_in_place(const struct pst_minibatch *h, const struct pst_min
     if (rc != PST_OK)
         return rc;
     const int32_t *row = pst_minibatch_at(slot, h->in_place_at);
-    int32_t most = -1, lowest = -1;
+    int32_t most = -1, lowest = 0;
     for (int64_t i = 0; i < rows; i++) {
         most = row[i] > most ? row[i] : most;
         lowest = row[i] < lowest ? row[i] : lowest;
     }
-    return lowest < -1 || (most >= 0 && (uint64_t)most >= h->in_place_rows)
+    *stored = (uint64_t)(-(int64_t)lowest);
+    return most >= 0 && (uint64_t)most >= h->in_place_rows
                ? pst_fail(PST_E_FORMAT,
-                          "not a minibatch: in_place contains the rows %d to %d of the cache, which has %llu "
-                          "rows; expected -1 or a row of the cache",
-                          lowest, most, (unsigned long long)h->in_place_rows)
+                          "not a minibatch: in_place contains row %d of the cache, which has %llu rows", most,
+                          (unsigned long long)h->in_place_rows)
                : PST_OK;
 }
 
@@ -313,7 +318,8 @@ static pst_rc check_block(const struct pst_minibatch *h, const struct pst_miniba
     return rc == PST_OK && h->relations_at[hop] != 0 ? check_relations(h, slot, hop, edges, spans) : rc;
 }
 
-static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot)
+/* stored: the number of rows in features. */
+static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minibatch *slot, uint64_t stored)
 {
     const int64_t *vertices = pst_minibatch_at(slot, h->vertices_at);
     const int32_t *labels = pst_minibatch_at(slot, h->labels_at);
@@ -332,11 +338,11 @@ static pst_rc check_values(const struct pst_minibatch *h, const struct pst_minib
     uint32_t worst = 0;
     for (uint32_t i = 0; i < h->requests; i++)
         worst = (uint32_t)missing[i] > worst ? (uint32_t)missing[i] : worst;
-    if (h->n[h->hops] > 0 && worst >= h->n[h->hops] && h->requests > 0)
+    if (h->n[h->hops] > 0 && worst >= stored && h->requests > 0)
         return pst_fail(
             PST_E_FORMAT,
-            "not a minibatch: the list of missing rows contains row %u, but the slot has only %lld rows",
-            worst, (long long)h->n[h->hops]);
+            "not a minibatch: the list of missing rows contains row %u, but the slot has only %llu rows",
+            worst, (unsigned long long)stored);
     return PST_OK;
 }
 
@@ -350,7 +356,7 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
     if (rc != PST_OK || (rc = check_row(h)) != PST_OK)
         return rc;
     struct spans spans = {.n = 0};
-    uint64_t all = (uint64_t)h->n[h->hops], used = h->bytes_used;
+    uint64_t all = (uint64_t)h->n[h->hops], used = h->bytes_used, stored = 0;
     if ((rc =
              add_span(&spans, "vertices", -1, h->vertices_at, all, sizeof(int64_t), sizeof(int64_t), used)) ||
         (rc = add_span(&spans, "labels", -1, h->labels_at, (uint64_t)h->n[0], sizeof(int32_t),
@@ -359,7 +365,8 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
                        sizeof(uint64_t), used)) ||
         (rc = add_span(&spans, "missing", -1, h->missing_at, h->requests, sizeof(int32_t), sizeof(int32_t),
                        used)) ||
-        (rc = add_span(&spans, "features", -1, h->features_at, all, h->stride_bytes, PST_PAGE, used)))
+        (rc = check_in_place(h, mb, &spans, &stored)) ||
+        (rc = add_span(&spans, "features", -1, h->features_at, stored, h->stride_bytes, PST_PAGE, used)))
         return rc;
     for (int hop = 0; hop < (int)h->hops; hop++) {
         rc = add_span(&spans, "indptr", hop, h->indptr_at[hop], (uint64_t)h->n[hop] + 1, sizeof(int32_t),
@@ -373,9 +380,7 @@ pst_rc pst_minibatch_read(const struct pst_minibatch *mb, uint64_t bytes, struct
             return rc;
     }
     rc = check_pairs(h, mb, &spans);
-    if (rc == PST_OK)
-        rc = check_in_place(h, mb, &spans);
-    return rc == PST_OK ? check_values(h, mb) : rc;
+    return rc == PST_OK ? check_values(h, mb, stored) : rc;
 }
 
 void pst_minibatch_serve(void *slot, uint64_t bytes, uint64_t n)

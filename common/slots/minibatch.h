@@ -19,8 +19,9 @@
  * - missing: int32[requests]. The position in features of each requested row, in the same order.
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
  *   types, whose rows may be narrower, a row is zero behind its own columns.
- * - in_place: int32[n[hops]], if some rows are not in features, but stay in the sampler's cache; else
- *   in_place_at is 0. The number of the row there; -1: it is in features. The cache is the memory that the
+ * - in_place: int32[n[hops]], if cached rows are not in features, but stay in the sampler's cache; else
+ *   in_place_at is 0. The number of the row there; if it is negative, say -1 - r, the row is row r of
+ *   features, which then has only rows that are not cached, side by side. The cache is the memory that the
  *   sampler shares (pst_shared_from in stage.h), and begins with its rows, stride_bytes each.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are
@@ -48,7 +49,7 @@ PST_BEGIN_DECLS
 
 #define PST_MINIBATCH_GRAINS_MAX 64 /* of a batch: four for each replica */
 
-#define PST_MINIBATCH_MAGIC 0x3762696e696d7470ull /* "ptminib7" */
+#define PST_MINIBATCH_MAGIC 0x3862696e696d7470ull /* "ptminib8" */
 
 /* README.md lists the byte offset of each field, for stages in other languages. */
 struct pst_minibatch {
@@ -77,7 +78,7 @@ struct pst_minibatch {
     uint64_t relations_at[PST_HOPS_MAX]; /* 0: the edges have no relations */
     uint64_t pairs_at;                   /* 0: the seeds are vertices, and there are no pairs */
     uint32_t pairs, positives;
-    uint64_t in_place_at;   /* 0: all rows are in features */
+    uint64_t in_place_at;   /* 0: features has all rows */
     uint64_t in_place_rows; /* of the sampler's cache */
 };
 
@@ -103,14 +104,16 @@ struct pst_minibatch_size {
     int64_t edges[PST_HOPS_MAX];
     bool weights;   /* edges have weights */
     bool relations; /* edges have relations */
-    bool in_place;  /* rows may stay in the sampler's cache */
+    int64_t stored; /* cached rows stay in the sampler's cache, and features holds so many others; 0: it holds
+                       all n[hops] rows */
     int64_t pairs;  /* 0: seeds are vertices */
 };
 
 /* Local positions and offsets are int32, so no count of a minibatch may be larger. */
 #define PST_MINIBATCH_COUNT_MAX ((int64_t)INT32_MAX)
 
-/* *size = base * margin, rounded up, at most bound and at least 1 everywhere. margin: above 0. */
+/* *size = base * margin, rounded up, at most bound and at least 1 everywhere; `stored` is at most n[hops],
+ * and stays 0. margin: above 0. */
 PST_API void pst_minibatch_size_scale(struct pst_minibatch_size *size, const struct pst_minibatch_size *base,
                                       const struct pst_minibatch_size *bound, double margin);
 
@@ -123,7 +126,7 @@ struct pst_minibatch_layout {
     uint64_t indptr_at[PST_HOPS_MAX], indices_at[PST_HOPS_MAX], weights_at[PST_HOPS_MAX];
     uint64_t relations_at[PST_HOPS_MAX];
     uint64_t pairs_at;       /* 0: there are no pairs */
-    uint64_t in_place_at;    /* 0: all rows are in features */
+    uint64_t in_place_at;    /* 0: features has all rows */
     uint64_t features_bytes; /* whole pages, at least one */
     uint64_t bytes;          /* of the whole slot: features_at + features_bytes */
 };

@@ -30,8 +30,8 @@ PST_CPU_INLINE int64_t source(const struct sources *s, int64_t edge)
 PST_CPU_INLINE const pst_real *row_of(const struct sources *s, int64_t edge)
 {
     const int64_t at = source(s, edge) - s->from;
-    const int32_t other = s->elsewhere != NULL ? s->elsewhere[at] : -1;
-    return other >= 0 ? s->other + other * s->ld : s->rows + at * s->ld;
+    const int64_t other = s->elsewhere != NULL ? s->elsewhere[at] : -1 - at;
+    return other >= 0 ? s->other + other * s->ld : s->rows + (-1 - other) * s->ld;
 }
 
 PST_CPU_INLINE void fetch(const struct sources *s, int64_t edge, int64_t dim)

@@ -12,9 +12,7 @@
 static uint64_t slot_bytes(const struct pst_sampling_input *in, const struct pst_minibatch_size *most)
 {
     struct pst_minibatch_layout layout;
-    struct pst_minibatch_size size = *most;
-    size.in_place = true; /* the planner does not know, and this is the larger slot */
-    pst_minibatch_layout_init(&layout, &size, in->ds.feature_dim > 0 ? in->ds.stride_bytes : 0);
+    pst_minibatch_layout_init(&layout, most, in->ds.feature_dim > 0 ? in->ds.stride_bytes : 0);
     return layout.bytes;
 }
 
@@ -114,7 +112,39 @@ pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_i
     return rc;
 }
 
-pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r)
+void pst_planner_name_placement(struct pst_plan_key *key, const struct pst_placement_ask *ask,
+                                enum pst_placement_cost cost, int64_t cls)
+{
+    static const char *const costs[] = {"paper", "access", "exact"};
+    const int at = snprintf(key->policy, sizeof key->policy, "%s by cost %s of %lld bytes",
+                            pst_placement_policy_name(ask->policy), costs[cost], (long long)cls);
+    if (ask->policy == PST_PLACEMENT_HYBRID)
+        (void)snprintf(key->policy + at, sizeof key->policy - (size_t)at, ", shares %.4g and %.4g",
+                       ask->lists_share[PST_PLACEMENT_GPU], ask->lists_share[PST_PLACEMENT_CPU]);
+}
+
+pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan *plan, bool reused)
+{
+    pst_log(self,
+            "%s: largest batch %lld vertices; cached by hotness (%s): %lld rows, %lld of them in the GPU "
+            "tier, and %lld lists, %lld of them in the GPU tier; predicted hit rate of rows %.3f",
+            reused ? "reused" : "planned", (long long)plan->max.n[plan->max.hops], plan->key.hotness,
+            (long long)plan->rows.n, (long long)plan->rows.gpu_n, (long long)plan->lists.n,
+            (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
+    return pst_report(
+        self, "planner",
+        "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
+        "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"gpu_cache\": %llu, \"cpu_cache\": %llu, "
+        "\"policy\": \"%s\", "
+        "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"max_misses\": %lld, \"reused\": \"%s\"}",
+        (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
+        (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
+        (unsigned long long)plan->key.gpu_budget_bytes, (unsigned long long)plan->key.cache_budget_bytes,
+        plan->key.policy, plan->key.hotness, plan->predicted_hit_rate, (long long)plan->max_misses,
+        reused ? "yes" : "no");
+}
+
+pst_rc pst_planner_report_placement(struct pst_stage *self, const struct pst_plan_reads *r)
 {
     return pst_report(self, "placement",
                       "{\"gpu_lists\": %.6f, \"cpu_lists\": %.6f, \"ssd_lists\": %.6f, \"gpu_rows\": %.6f, "

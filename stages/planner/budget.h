@@ -57,8 +57,14 @@ bool pst_planner_own_rows(const struct pst_plan *plan, const struct pst_sampling
 pst_rc pst_planner_place_rows(struct pst_plan *plan, const struct pst_sampling_input *in,
                               const float *scores);
 
+/* Names a policy that places lists and rows, in key->policy. cls: bytes of a transaction. */
+void pst_planner_name_placement(struct pst_plan_key *key, const struct pst_placement_ask *ask,
+                                enum pst_placement_cost cost, int64_t cls);
+
+/* Tells in the log what the plan caches, and reports it as "planner". reused: it is an earlier plan. */
+PST_MUST_USE pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan *plan, bool reused);
 /* Reports what the placement expects of a batch, as "placement". */
-PST_MUST_USE pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan_reads *r);
+PST_MUST_USE pst_rc pst_planner_report_placement(struct pst_stage *self, const struct pst_plan_reads *r);
 
 PST_END_DECLS
 #endif

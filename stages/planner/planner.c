@@ -15,6 +15,7 @@
 #include "stages/planner/budget.h"
 #include "stages/planner/presample.h"
 #include "stages/planner/shared_caches.h"
+#include "stages/planner/hotness_source.h"
 
 /* How lists and rows share the tiers. AUTO: JOINT if lists are on drives, otherwise ROWS. From PLACED on, the
  * policies of enum pst_placement_policy; from SHARED on, those of enum pst_legion_policy. */
@@ -25,6 +26,8 @@ enum tiers_policy { AUTO, ROWS, PLACED, SHARED = PLACED + PST_PLACEMENT_POLICIES
  * pst_placement_cost. */
 enum tiers_cost { COST_AUTO, COSTS };
 #define COST_CHOICES "auto|paper|access|exact"
+
+#define AUTO_TURNS 2 /* so often a tier of "auto" grows, as slots get smaller */
 
 struct planner {
     struct pst_sampling_input_params params;
@@ -81,35 +84,6 @@ static uint64_t budget_of(const struct planner *p, const struct pst_dataset *ds)
     return (uint64_t)rows * ds->stride_bytes;
 }
 
-/* Decides which source AUTO is, and refuses what the algorithm cannot do. */
-static pst_rc choose_source(struct pst_stage *self, struct planner *p)
-{
-    const struct pst_sampling_algorithm *a = p->in.algorithm.algorithm;
-    if (p->hotness_file[0] != '\0' && p->hotness != PST_HOTNESS_FILE)
-        return pst_fail(PST_E_ARG, "hotness_file is \"%s\", but hotness is \"%s\"; set hotness to \"file\"",
-                        p->hotness_file, pst_hotness_source_name(p->hotness));
-    if (p->hotness == PST_HOTNESS_ANALYTIC && a->keep_probability == NULL)
-        return pst_fail(PST_E_ARG,
-                        "hotness is \"analytic\", but the sampling algorithm %s has no function "
-                        "keep_probability, which this needs: set hotness to \"presample\"",
-                        a->name);
-    if (p->hotness == PST_HOTNESS_AUTO && a->keep_probability == NULL)
-        pst_log(
-            self,
-            "the sampling algorithm %s has no formula for hotness: it is counted in the pre-sampled batches",
-            a->name);
-    if (p->hotness == PST_HOTNESS_AUTO && is_shared(p))
-        p->hotness = PST_HOTNESS_PRESAMPLE;
-    if (is_shared(p) && p->hotness != PST_HOTNESS_PRESAMPLE && p->hotness != PST_HOTNESS_ORACLE)
-        return pst_fail(PST_E_ARG,
-                        "hotness is \"%s\", but the policy counts batches that are sampled ahead: set "
-                        "hotness to \"presample\"",
-                        pst_hotness_source_name(p->hotness));
-    if (p->hotness == PST_HOTNESS_AUTO)
-        p->hotness = a->keep_probability != NULL ? PST_HOTNESS_ANALYTIC : PST_HOTNESS_PRESAMPLE;
-    return PST_OK;
-}
-
 /* Reads the file now, so that a bad one is told before anything starts and `reuse` can compare it. */
 static pst_rc read_file(struct planner *p)
 {
@@ -123,8 +97,7 @@ static pst_rc read_file(struct planner *p)
     return rc == PST_OK ? rc : pst_wrap(rc, "hotness_file");
 }
 
-/* An oracle's batches depend on the run's seed and epochs, RANDOM on the
- * seed. */
+/* An oracle's batches depend on the run's seed and epochs, RANDOM on the seed. */
 static void name_run(struct pst_stage *self, struct planner *p)
 {
     const uint64_t run[2] = {pst_seed(self), (uint64_t)pst_epochs(self)};
@@ -143,6 +116,13 @@ static pst_rc choose_shared(struct pst_stage *self, struct planner *p)
                           "gpu_cache to its size, and cpu_cache to that of the CPU tier, or to 0")
                : pst_planner_shared_size(&p->shared, self, pst_port(self, "plan"), &p->in, p->params.topology,
                                          &p->plan);
+}
+
+static struct pst_placement_ask placement_of(const struct planner *p)
+{
+    return (struct pst_placement_ask){
+        .policy = (enum pst_placement_policy)(p->policy - PLACED),
+        .lists_share = {[PST_PLACEMENT_CPU] = p->cpu_lists_share, [PST_PLACEMENT_GPU] = p->gpu_lists_share}};
 }
 
 /* Decides what AUTO is, and names the policy for a later `reuse`. */
@@ -176,13 +156,8 @@ static pst_rc choose_policy(struct pst_stage *self, struct planner *p)
                         "the cost \"exact\" works only for the sampling algorithm uniform, but this is %s: "
                         "set cost to \"access\"",
                         algorithm);
-    static const char *const costs[] = {"paper", "access", "exact"};
-    const enum pst_placement_policy policy = (enum pst_placement_policy)(p->policy - PLACED);
-    int at = snprintf(p->plan.key.policy, sizeof p->plan.key.policy, "%s by cost %s of %lld bytes",
-                      pst_placement_policy_name(policy), costs[p->cost - COSTS], (long long)p->cls);
-    if (policy == PST_PLACEMENT_HYBRID)
-        (void)snprintf(p->plan.key.policy + at, sizeof p->plan.key.policy - (size_t)at,
-                       ", shares %.4g and %.4g", p->gpu_lists_share, p->cpu_lists_share);
+    const struct pst_placement_ask ask = placement_of(p);
+    pst_planner_name_placement(&p->plan.key, &ask, (enum pst_placement_cost)(p->cost - COSTS), p->cls);
     return PST_OK;
 }
 
@@ -196,7 +171,8 @@ static pst_rc size(struct pst_stage *self)
                                                  pst_planner_has_own_seeds(self, pst_port(self, "plan"))};
     pst_rc rc = pst_sampling_input_open(&p->in, self, &p->params, NULL, NULL, order);
     if (rc == PST_OK)
-        rc = choose_source(self, p);
+        rc = pst_planner_choose_source(self, p->in.algorithm.algorithm, p->hotness_file, is_shared(p),
+                                       &p->hotness);
     if (rc != PST_OK)
         return rc;
     p->plan.key = p->in.key;
@@ -210,6 +186,7 @@ static pst_rc size(struct pst_stage *self)
     p->plan.seed = order.seed;
     p->plan.vertices = p->in.ds.vertices;
     p->plan.epochs = p->epochs;
+    p->plan.max_misses = -1;
     if (p->hotness == PST_HOTNESS_ORACLE || p->hotness == PST_HOTNESS_RANDOM)
         name_run(self, p);
     return p->hotness == PST_HOTNESS_FILE ? read_file(p) : PST_OK;
@@ -286,41 +263,13 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
 
 static pst_rc place(struct planner *p)
 {
-    const struct pst_placement_ask ask = {
-        .policy = (enum pst_placement_policy)(p->policy - PLACED),
-        .lists_share = {[PST_PLACEMENT_CPU] = p->cpu_lists_share, [PST_PLACEMENT_GPU] = p->gpu_lists_share}};
+    const struct pst_placement_ask ask = placement_of(p);
     if (is_shared(p))
         return pst_planner_shared_place(&p->shared, &p->in, p->hotness == PST_HOTNESS_ORACLE, &p->plan);
     return p->policy == ROWS
                ? pst_planner_place_rows(&p->plan, &p->in, p->scores)
                : pst_plan_place(&p->plan, &p->in.ds, p->scores, &ask,
                                 (enum pst_placement_cost)(p->cost - COSTS), (uint32_t)p->cls, &p->reads);
-}
-
-/* Gets the scores, places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
- * counts of sampled batches, without letting a batch predict itself. An oracle knows its batches. */
-static pst_rc rank(struct pst_stage *self, struct planner *p)
-{
-    struct pst_plan *plan = &p->plan;
-    pst_rc rc = PST_OK;
-    if (!counts_batches(p) && p->hotness != PST_HOTNESS_FILE)
-        rc = compute_scores(self, p);
-    if (rc == PST_OK && counts_batches(p))
-        take_counts(p);
-    if (rc == PST_OK)
-        rc = place(p);
-    if (rc != PST_OK || is_shared(p))
-        return rc;
-    if (p->hotness == PST_HOTNESS_PRESAMPLE && !pst_planner_own_rows(plan, &p->in)) {
-        give_counts(p);
-        rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, plan->rows.n,
-                                   &plan->predicted_hit_rate);
-        take_counts(p);
-    } else {
-        plan->predicted_hit_rate = pst_hotness_hit_rate(p->scores + plan->key.hops * plan->vertices,
-                                                        plan->vertices, plan->rows.ids, plan->rows.n);
-    }
-    return rc;
 }
 
 static uint64_t find_tier(struct pst_stage *self, const struct planner *p, bool gpu, uint64_t other_tier)
@@ -338,6 +287,54 @@ static void find_budgets(struct pst_stage *self, struct planner *p)
         key->gpu_budget_bytes = find_tier(self, p, true, 0);
     if (cpu_cache_is_auto(p))
         key->cache_budget_bytes = find_tier(self, p, false, key->gpu_budget_bytes);
+}
+
+/* Places lists and rows. If cached rows stay in the sampler's cache, it also finds how many rows of a batch
+ * are not cached: slots hold only these. Then a CPU tier of "auto" gets what smaller slots leave. That cannot
+ * be too much, because a larger tier has fewer misses. */
+static pst_rc place_for_slots(struct pst_stage *self, struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    const int port = pst_port(self, "plan");
+    const bool in_place = !is_shared(p) && pst_receiver_in_place(self, port) &&
+                          pst_receiver_int(self, port, "in_place", 0) != 0;
+    pst_rc rc = place(p);
+    for (int turn = 0; rc == PST_OK && in_place; turn++) {
+        rc = pst_presample_misses(&p->presample, (uint64_t)plan->batches, &plan->rows, &plan->max_misses);
+        if (rc != PST_OK || !cpu_cache_is_auto(p) || turn == AUTO_TURNS)
+            break;
+        plan->max.stored = pst_plan_stored(plan);
+        plan->key.cache_budget_bytes = find_tier(self, p, false, plan->key.gpu_budget_bytes);
+        pst_plan_release(plan);
+        rc = place(p);
+    }
+    return rc;
+}
+
+/* Gets the scores, places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
+ * counts of sampled batches, without letting a batch predict itself. An oracle knows its batches. */
+static pst_rc rank(struct pst_stage *self, struct planner *p)
+{
+    struct pst_plan *plan = &p->plan;
+    pst_rc rc = PST_OK;
+    if (!counts_batches(p) && p->hotness != PST_HOTNESS_FILE)
+        rc = compute_scores(self, p);
+    if (rc == PST_OK && counts_batches(p))
+        take_counts(p);
+    if (rc == PST_OK)
+        rc = place_for_slots(self, p);
+    if (rc != PST_OK || is_shared(p))
+        return rc;
+    if (p->hotness == PST_HOTNESS_PRESAMPLE && !pst_planner_own_rows(plan, &p->in)) {
+        give_counts(p);
+        rc = pst_presample_predict(&p->presample, (uint64_t)plan->batches, plan->rows.n,
+                                   &plan->predicted_hit_rate);
+        take_counts(p);
+    } else {
+        plan->predicted_hit_rate = pst_hotness_hit_rate(p->scores + plan->key.hops * plan->vertices,
+                                                        plan->vertices, plan->rows.ids, plan->rows.n);
+    }
+    return rc;
 }
 
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
@@ -403,26 +400,10 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     if (rc != PST_OK)
         return rc;
     pst_count(self, (uint64_t)p->plan.batches, 0);
-    const struct pst_plan *plan = &p->plan;
-    pst_log(self,
-            "%s: largest batch %lld vertices; cached by hotness (%s): %lld rows, %lld of them in the GPU "
-            "tier, and %lld lists, %lld of them in the GPU tier; predicted hit rate of rows %.3f",
-            reuse[0] != '\0' ? "reused" : "planned", (long long)plan->max.n[plan->max.hops],
-            plan->key.hotness, (long long)plan->rows.n, (long long)plan->rows.gpu_n, (long long)plan->lists.n,
-            (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
-    rc = pst_report(self, "planner",
-                    "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
-                    "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"gpu_cache\": %llu, \"cpu_cache\": %llu, "
-                    "\"policy\": \"%s\", "
-                    "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"reused\": \"%s\"}",
-                    (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
-                    (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
-                    (unsigned long long)plan->key.gpu_budget_bytes,
-                    (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
-                    plan->predicted_hit_rate, reuse[0] != '\0' ? "yes" : "no");
+    rc = pst_planner_report(self, &p->plan, reuse[0] != '\0');
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
         rc = is_shared(p) ? pst_planner_shared_report(&p->shared, self, p->in.ds.stride_bytes)
-                          : pst_planner_report(self, &p->reads);
+                          : pst_planner_report_placement(self, &p->reads);
     if (rc == PST_OK)
         rc = pst_presample_report(&p->presample, self);
     return rc == PST_OK ? pst_publish(self, pst_port(self, "plan"), path) : rc;

@@ -10,7 +10,7 @@
 #include "stages/lib/topology/topology.h"
 #include "stages/planner/waves.h"
 
-#define PROBES_MAX 16 /* batches for the prediction of the hit rate: within a point or two */
+#define PROBES_MAX 16 /* batches for the prediction of hits: within a point or two */
 #ifndef FIRST_VERTICES
 #define FIRST_VERTICES 65536 /* scratch at the beginning; it doubles when a batch does not fit */
 #endif
@@ -186,7 +186,7 @@ static pst_rc draw_batch(struct pst_presample *ps, uint64_t batch, int64_t n, bo
     return on_device(ps) ? draw_on_gpu(ps, batch, n, count, found) : draw_on_cpu(ps, batch, n, found);
 }
 
-/* Draws `number` of the first `of` batches, evenly spread, and calls `each` for each. count: on a GPU, they
+/* Draws `number` of `of` batches, evenly spread, and calls `each` for each. count: on a GPU, they
  * are counted. */
 static pst_rc draw_batches(struct pst_presample *ps, uint64_t number, uint64_t of, bool count,
                            pst_presample_each_fn each, void *to)
@@ -194,7 +194,7 @@ static pst_rc draw_batches(struct pst_presample *ps, uint64_t number, uint64_t o
     if (ps->waves != NULL)
         return pst_presample_waves_run(ps, number, of, each, to);
     for (uint64_t i = 0; i < number; i++) {
-        const uint64_t b = i * of / number;
+        const uint64_t b = ps->skipped + i * of / number;
         const int64_t n = pst_seeds_of(&ps->in->seeds, b, ps->batch);
         struct pst_minibatch_size found;
         pst_rc rc = draw_batch(ps, b, n, count, &found);
@@ -278,6 +278,42 @@ pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t
     const pst_rc rc = draw_batches(ps, probes, batches, false, predict_batch, &p);
     *hit_rate = p.lookups > 0 ? fmin(1, p.hits / p.lookups) : 0;
     return rc == PST_OK ? rc : pst_wrap(rc, "cannot predict the cache's hit rate");
+}
+
+struct misses {
+    uint8_t *cached; /* a bit for each vertex */
+    int64_t most;
+};
+
+static pst_rc count_misses(struct pst_presample *ps, const struct pst_minibatch_size *found,
+                           int64_t *vertices, void *to)
+{
+    const int64_t n = found->n[found->hops];
+    struct misses *m = to;
+    int64_t misses = 0;
+    const pst_rc rc = fetch(ps, vertices, ps->device_expander.vertices, (uint64_t)n * sizeof *vertices);
+    for (int64_t i = 0; i < n && rc == PST_OK; i++)
+        misses += !(m->cached[vertices[i] / 8] >> (vertices[i] % 8) & 1);
+    m->most = pst_max_i64(m->most, misses);
+    return rc;
+}
+
+pst_rc pst_presample_misses(struct pst_presample *ps, uint64_t batches, const struct pst_plan_tiers *cached,
+                            int64_t *most)
+{
+    struct misses m = {.cached = calloc(1, (size_t)ps->in->graph.vertices / 8 + 1)};
+    if (m.cached == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot count the misses of a cache of %lld rows",
+                        (long long)cached->n);
+    for (int64_t i = 0; i < cached->n; i++)
+        m.cached[cached->ids[i] / 8] |= (uint8_t)(1u << (cached->ids[i] % 8));
+    ps->skipped = batches;
+    const pst_rc rc =
+        draw_batches(ps, batches < PROBES_MAX ? batches : PROBES_MAX, batches, false, count_misses, &m);
+    ps->skipped = 0;
+    free(m.cached);
+    *most = m.most;
+    return rc == PST_OK ? rc : pst_wrap(rc, "cannot count the cache's misses");
 }
 
 pst_rc pst_presample_report(const struct pst_presample *ps, struct pst_stage *self)

@@ -23,6 +23,7 @@ typedef pst_rc (*pst_presample_each_fn)(struct pst_presample *ps, const struct p
 struct pst_presample {
     struct pst_stage *stage; /* which shows the progress */
     uint64_t noted, number;  /* batches that pst_presample_run has drawn, of so many */
+    uint64_t skipped;        /* batches of the run before the first that is drawn */
     struct pst_sampling_input *in;
     struct pst_presample_waves *waves; /* topology is "ssd"; NULL: the graph is mapped */
     struct pst_minibatch_size bound;   /* no batch is larger */
@@ -63,6 +64,11 @@ pst_rc pst_presample_run(struct pst_presample *ps, uint64_t batches, struct pst_
 /* Predicts the hit rate of a cache of the `cached` vertices with the highest counts, from some of the batches
  * that were counted. */
 pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t cached, double *hit_rate);
+
+/* Finds the most vertices of a batch that are not in `cached`, in some of the batches that follow the first
+ * `batches`: so it holds for any source of hotness. */
+pst_rc pst_presample_misses(struct pst_presample *ps, uint64_t batches, const struct pst_plan_tiers *cached,
+                            int64_t *most);
 
 /* Reports what was read from drives, if topology is "ssd". */
 pst_rc pst_presample_report(const struct pst_presample *ps, struct pst_stage *self);

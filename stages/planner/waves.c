@@ -356,7 +356,7 @@ static pst_rc draw_wave(struct pst_presample *ps, uint64_t i, uint64_t n, uint64
         return pst_fail(PST_E_NOMEM, "out of memory: cannot pre-sample %llu batches", (unsigned long long)n);
     pst_rc rc = PST_OK;
     for (uint64_t k = 0; k < n && rc == PST_OK; k++)
-        rc = begin_batch(ps, &w->batches[k], (i + k) * of / count);
+        rc = begin_batch(ps, &w->batches[k], ps->skipped + (i + k) * of / count);
     for (int h = 0; h < ps->in->key.hops && rc == PST_OK; h++)
         rc = one_hop(ps, ps->in->key.fanout[h]);
     return rc;

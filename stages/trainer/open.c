@@ -142,9 +142,14 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     c->seed = pst_seed(self);
     c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
     const uint64_t slot_bytes = pst_slot_bytes(self, pst_port(self, "batch"));
-    /* a slot has a row of features for each vertex; without features, the vertex's id */
-    const uint64_t row_bytes = t->ds.stride_bytes > 0 ? t->ds.stride_bytes : sizeof(int64_t);
+    /* For each vertex, a slot has a row of features; without features, the vertex's id. If features may be in
+     * a cache, it has the id and the number of the row. */
+    const uint64_t row_bytes = t->inputs.cache          ? sizeof(int64_t) + sizeof(int32_t)
+                               : t->ds.stride_bytes > 0 ? t->ds.stride_bytes
+                                                        : sizeof(int64_t);
     c->rows_max = (int64_t)(slot_bytes / row_bytes) + 1;
+    if (t->inputs.cache)
+        c->rows_max = pst_min_i64(c->rows_max, t->ds.vertices);
     c->pairs_max = c->head ? (int64_t)(slot_bytes / (2 * sizeof(int32_t))) : 0;
     c->edges_max = (int64_t)(pst_inputs_staged(&t->inputs) / sizeof(int32_t)); /* an index takes four bytes */
     c->device = &t->device;

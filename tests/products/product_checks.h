@@ -39,17 +39,19 @@ static inline void assert_close(double found, double expected, double scale)
     }
 }
 
-/* Moves some of n rows to `other`, in another order, as in struct pst_twin_view. What stays is no number. */
+/* Moves some of n rows to `other`, in another order, as in struct pst_twin_view, and the others together.
+ * What they leave behind is no number. */
 static inline void move_rows(void *rows, size_t row_bytes, int32_t n, int32_t *elsewhere, void *other)
 {
+    int32_t kept = 0;
     for (int32_t i = 0; i < n; i++) {
         char *row = (char *)rows + (size_t)i * row_bytes;
-        elsewhere[i] = random_below(3) == 0 ? -1 : n - 1 - i;
-        if (elsewhere[i] < 0)
-            continue;
-        memcpy((char *)other + (size_t)elsewhere[i] * row_bytes, row, row_bytes);
-        memset(row, 0xff, row_bytes);
+        const bool moves = random_below(3) > 0;
+        elsewhere[i] = moves ? n - 1 - i : -1 - kept;
+        memmove((char *)(moves ? other : rows) + (size_t)(moves ? n - 1 - i : kept++) * row_bytes, row,
+                row_bytes);
     }
+    memset((char *)rows + (size_t)kept * row_bytes, 0xff, (size_t)(n - kept) * row_bytes);
 }
 
 /* The nearest bfloat16, ties to even. */

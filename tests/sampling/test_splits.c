@@ -1,4 +1,4 @@
-/* Grains: the pieces of a batch do not depend on the number of replicas that share it. */
+/* The pieces of a batch. With grains, they do not depend on the number of replicas that share it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,8 +67,37 @@ static void pieces_do_not_depend_on_replicas(void **state)
     }
 }
 
+static void pieces_cover_everything_once(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 60; n++) {
+        for (int64_t most = 1; most <= 20; most++) {
+            int64_t ends[60], at = 0, begin, count;
+            struct pst_splits p;
+            bool last = false;
+            pst_splits_init(&p, ends, n, most, NULL);
+            for (int step = 0; pst_splits_next(&p, &begin, &count, &last); step++) {
+                assert_int_equal(begin, at);
+                assert_in_range(count, 1, most);
+                assert_int_equal(last, begin + count == n);
+                if (step % 3 == 0 && count > 1) {
+                    assert_true(pst_splits_split(&p));
+                    assert_true(p.depth <= n);
+                    continue;
+                }
+                if (count == 1)
+                    assert_false(pst_splits_split(&p));
+                at += count;
+                pst_splits_pop(&p);
+            }
+            assert_int_equal(at, n);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_do_not_depend_on_replicas)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_do_not_depend_on_replicas),
+                                       cmocka_unit_test(pieces_cover_everything_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,18 @@ bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind)
     return false;
 }
 
+bool pst_receiver_in_place(const struct pst_stage *self, int port)
+{
+    (void)self, (void)port;
+    return false;
+}
+
+int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+{
+    (void)self, (void)port, (void)param;
+    return fallback;
+}
+
 pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
 {
     *out = self->collective;

@@ -56,6 +56,7 @@ static void setup(struct fixture *f)
         .batches = 12,
         .max = {.hops = 2, .n = {32, 70, 99}, .edges = {320, 900}},
         .predicted_hit_rate = 0.625,
+        .max_misses = 61,
         .rows = {.n = CACHED, .gpu_n = CACHED / 4, .ids = f->cache},
         .lists = {.n = CACHED - 1, .gpu_n = 1, .ids = f->cache + 1},
     };
@@ -158,6 +159,14 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(back.batches, 12);
     assert_memory_equal(&back.max, &f.plan.max, sizeof back.max);
     assert_true(back.predicted_hit_rate == 0.625);
+    assert_int_equal(back.max_misses, 61);
+    assert_int_equal(pst_plan_stored(&back), 79); /* 61 * 1.25 + 99 * 0.02, rounded up */
+    back.max_misses = 79;
+    assert_int_equal(pst_plan_stored(&back), 99);
+    back.max_misses = -1;
+    assert_int_equal(pst_plan_stored(&back), 99);
+    back.max_misses = 0;
+    assert_int_equal(pst_plan_stored(&back), 2);
     assert_string_equal(back.key.policy, "joint by cost exact of 64 bytes");
     assert_int_equal(back.rows.n, CACHED);
     assert_int_equal(back.rows.gpu_n, CACHED / 4);
@@ -255,8 +264,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 6", "\"version\": 2", "version"},
-        {"\"version\": 6,", "", "version"},
+        {"\"version\": 7", "\"version\": 2", "version"},
+        {"\"version\": 7,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -286,6 +295,9 @@ static void damaged_plans_are_refused(void **state)
         {"\"policy\": \"joint", "\"policy\": 5, \"x\": \"joint", "policy"},
         {"0.625", "1.5", "predicted_hit_rate"},
         {"0.625", "\"high\"", "predicted_hit_rate"},
+        {"\"max_misses\": 61", "\"max_misses\": 101", "max_misses"},
+        {"\"max_misses\": 61", "\"max_misses\": -2", "max_misses"},
+        {"\"max_misses\": 61,", "", "max_misses"},
         {"\"digest\": \"", "\"digest\": \"0", "digest"},
         {"{", "[", "JSON"},
         {"\"cache\": {", "\"cache\": {\"rows\": 1, ", "JSON"},

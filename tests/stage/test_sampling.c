@@ -139,7 +139,7 @@ static struct pst_fill_result fill(struct fixture *f, const struct pst_fill_job 
     if (rc != PST_OK)
         print_error("%s\n", pst_error_text());
     assert_int_equal(rc, PST_OK);
-    rc = pst_minibatch_check(f->slot, f->filler.layout.bytes);
+    rc = result.fits || result.parts > 0 ? pst_minibatch_check(f->slot, f->filler.layout.bytes) : PST_OK;
     if (rc != PST_OK)
         print_error("%s\n", pst_error_text());
     assert_int_equal(rc, PST_OK);
@@ -188,6 +188,11 @@ static void check_requests(const struct fixture *f)
 {
     const struct pst_minibatch *mb = f->slot;
     const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
+    const int32_t *in_place = mb->in_place_at != 0 ? pst_minibatch_at(mb, mb->in_place_at) : NULL;
+    int64_t vertex_of[VERTICES] = {0}, stored = 0; /* of each row in features */
+    for (int64_t i = 0; i < mb->n[mb->hops]; i++)
+        if (in_place == NULL || in_place[i] < 0)
+            vertex_of[in_place != NULL ? -1 - in_place[i] : i] = vertices[i], stored++;
     bool asked[VERTICES] = {false};
     uint64_t expected_at = mb->requests_at, all = 0;
     for (int p = 0; p < f->parts; p++) {
@@ -197,8 +202,8 @@ static void check_requests(const struct fixture *f)
         for (uint64_t i = 0; i < f->count[p]; i++) {
             uint64_t row = (r[i].offset - mb->features_at) / STRIDE;
             assert_int_equal((r[i].offset - mb->features_at) % STRIDE, 0);
-            assert_in_range(row, 0, (uint64_t)mb->n[mb->hops] - 1);
-            assert_int_equal(vertices[row], r[i].row);
+            assert_in_range(row, 0, (uint64_t)stored - 1);
+            assert_int_equal(vertex_of[row], r[i].row);
             assert_int_equal(((const int32_t *)pst_minibatch_at(mb, mb->missing_at))[all + i], row);
             assert_int_equal(r[i].tag, r[i].row);
             assert_int_equal(r[i].rows, 1);
@@ -291,6 +296,46 @@ static void equal_keys_equal_samples(void **state)
     teardown(&f);
 }
 
+/* Sizes the slot anew: features holds this many rows, and cached rows stay in the cache. */
+static void store(struct fixture *f, int64_t rows)
+{
+    struct pst_minibatch_size size = f->filler.layout.size;
+    size.stored = rows;
+    pst_minibatch_layout_init(&f->filler.layout, &size, STRIDE);
+    free(f->slot);
+    f->slot = aligned_alloc(PST_PAGE, f->filler.layout.bytes);
+    memset(f->slot, 0xEE, f->filler.layout.bytes);
+}
+
+/* The same slot with its cached rows in place. It has room for its other rows, and not for fewer. */
+static void check_rows_that_stay(struct fixture *f, const int64_t *cached, int64_t n, int64_t misses)
+{
+    struct pst_fill_job job = job_of(f, 0, SEEDS);
+    f->filler.cache_n = n;
+    store(f, pst_max_i64(1, misses));
+    const struct pst_fill_result result = fill(f, &job);
+    assert_true(result.fits && !result.crowded);
+    check_requests(f);
+    const struct pst_minibatch *mb = f->slot;
+    const int64_t *vertices = pst_minibatch_at(mb, mb->vertices_at);
+    const int32_t *in_place = pst_minibatch_at(mb, mb->in_place_at);
+    for (int64_t i = 0; i < mb->n[2]; i++)
+        assert_true(in_place[i] < 0 || cached[in_place[i]] == vertices[i]);
+    assert_int_equal(mb->requests, misses);
+    assert_int_equal(result.in_place, mb->n[2] - misses);
+    assert_int_equal(mb->bytes_used, mb->features_at + (uint64_t)misses * STRIDE);
+    assert_int_equal(mb->in_place_rows, n);
+    for (int early = 0; misses > 1 && early < 2; early++) {
+        store(f, misses - 1);
+        job.early = early != 0;
+        const struct pst_fill_result full = fill(f, &job);
+        assert_true(!full.fits && full.crowded);
+        assert_true((full.parts > 0) == job.early); /* then the slot travels empty */
+        if (full.parts > 0)
+            assert_int_equal(((struct pst_minibatch *)f->slot)->n[2], 0);
+    }
+}
+
 static void cached_rows_are_in_place(void **state)
 {
     (void)state;
@@ -325,6 +370,7 @@ static void cached_rows_are_in_place(void **state)
         assert_int_equal(mb->requests, (uint64_t)mb->n[2] - hits);
         if (step == 1)
             assert_int_equal(f.parts, 1); /* nothing to announce but the end */
+        check_rows_that_stay(&f, cached, n, mb->n[2] - (int64_t)hits);
         free(memory);
         free(rows);
         teardown(&f);
@@ -465,34 +511,6 @@ static void what_is_measured_fits(void **state)
     teardown(&f);
 }
 
-static void pieces_cover_everything_once(void **state)
-{
-    (void)state;
-    for (int64_t n = 1; n <= 60; n++) {
-        for (int64_t most = 1; most <= 20; most++) {
-            int64_t ends[60], at = 0, begin, count;
-            struct pst_splits p;
-            bool last = false;
-            pst_splits_init(&p, ends, n, most, NULL);
-            for (int step = 0; pst_splits_next(&p, &begin, &count, &last); step++) {
-                assert_int_equal(begin, at);
-                assert_in_range(count, 1, most);
-                assert_int_equal(last, begin + count == n);
-                if (step % 3 == 0 && count > 1) {
-                    assert_true(pst_splits_split(&p));
-                    assert_true(p.depth <= n);
-                    continue;
-                }
-                if (count == 1)
-                    assert_false(pst_splits_split(&p));
-                at += count;
-                pst_splits_pop(&p);
-            }
-            assert_int_equal(at, n);
-        }
-    }
-}
-
 static void bounds_are_counts_that_fit(void **state)
 {
     (void)state;
@@ -567,7 +585,6 @@ int main(void)
         cmocka_unit_test(pieces_make_the_same_batch),
         cmocka_unit_test(late_rows_are_announced_at_once),
         cmocka_unit_test(what_is_measured_fits),
-        cmocka_unit_test(pieces_cover_everything_once),
         cmocka_unit_test(bounds_are_counts_that_fit),
         cmocka_unit_test(damage_is_an_error),
     };

@@ -28,7 +28,7 @@ static struct pst_minibatch *make(struct slot *slot)
     static const int32_t labels[] = {2, -1};
     static const int32_t indptr0[] = {0, 1, 3}, indices0[] = {1, 2, 0};
     static const int32_t indptr1[] = {0, 2, 2, 4}, indices1[] = {3, 4, 0, 2};
-    static const int32_t missing[] = {4, 0, 1, 2, 3}, in_place[] = {-1, 0, -1, 6, -1};
+    static const int32_t missing[] = {4, 0, 1, 2, 3}, in_place[] = {-2, 0, -5, 6, -1};
     memset(slot, 0, sizeof *slot);
     struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot->bytes;
     *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
@@ -177,7 +177,8 @@ static void served_requests_are_counted(void **state)
     X(mb->in_place_at = mb->features_at - 4)                                                                 \
     X(mb->in_place_at = mb->labels_at + 4)                                                                   \
     X(mb->in_place_rows = 6)                                                                                 \
-    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[3] = -2)                                                \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[2] = -4) /* then `missing` has a row too many */        \
+    X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[2] = -6)                                                \
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = 7)                                                 \
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[4] = INT32_MIN)                                         \
     X(((int32_t *)pst_minibatch_at(mb, IN_PLACE_AT))[0] = 7)
@@ -245,36 +246,43 @@ static int64_t below(int64_t bound)
 
 static struct pst_minibatch_size random_size(void)
 {
-    struct pst_minibatch_size size = {
-        .hops = 1 + (int)below(PST_HOPS_MAX), .relations = below(2) == 1, .in_place = below(2) == 1};
+    struct pst_minibatch_size size = {.hops = 1 + (int)below(PST_HOPS_MAX), .relations = below(2) == 1};
     size.n[0] = 1 + below(20);
     for (int h = 0; h < size.hops; h++) {
         size.edges[h] = 1 + below(3 * size.n[h]);
         size.n[h + 1] = size.n[h] + below(1 + size.edges[h]);
     }
+    size.stored = below(2) == 1 ? 1 + below(size.n[size.hops]) : 0;
     return size;
+}
+
+/* The rows that features holds. */
+static int64_t stored_rows(const struct pst_minibatch_size *size)
+{
+    return size->stored > 0 ? size->stored : size->n[size->hops];
 }
 
 /* The fullest minibatch that the layout promises to hold, as a sampler writes it. */
 static struct pst_minibatch *full(const struct pst_minibatch_layout *l, char *slot)
 {
     struct pst_minibatch *mb = (struct pst_minibatch *)(void *)slot;
-    const int64_t rows = l->size.n[l->size.hops];
+    const int64_t rows = l->size.n[l->size.hops], stored = stored_rows(&l->size);
     *mb = (struct pst_minibatch){.magic = PST_MINIBATCH_MAGIC,
                                  .batches_in_epoch = 1,
                                  .last_micro = 1,
                                  .batch_seeds = (uint32_t)l->size.n[0],
                                  .feature_dim = (uint32_t)(l->stride_bytes / sizeof(float)),
                                  .feature_dtype = PST_F32,
-                                 .requests = l->stride_bytes ? (uint32_t)rows : 0};
+                                 .requests = l->stride_bytes ? (uint32_t)stored : 0};
     pst_minibatch_place(mb, l);
     memcpy(mb->n, l->size.n, sizeof mb->n);
-    mb->bytes_used = l->features_at + (uint64_t)rows * l->stride_bytes;
+    mb->bytes_used = l->features_at + (uint64_t)stored * l->stride_bytes;
     memset(pst_minibatch_at(mb, l->vertices_at), 0, (size_t)rows * sizeof(int64_t));
     memset(pst_minibatch_at(mb, l->labels_at), 0, (size_t)l->size.n[0] * sizeof(int32_t));
     memset(pst_minibatch_at(mb, l->missing_at), 0, mb->requests * sizeof(int32_t));
-    if (l->size.in_place)
-        memset(pst_minibatch_at(mb, l->in_place_at), -1, (size_t)rows * sizeof(int32_t));
+    int32_t *in_place = pst_minibatch_at(mb, l->in_place_at);
+    for (int64_t i = 0; l->size.stored > 0 && i < rows; i++)
+        in_place[i] = (int32_t)(-1 - i % stored);
     for (int h = 0; h < l->size.hops; h++) {
         int32_t *indptr = pst_minibatch_at(mb, l->indptr_at[h]);
         for (int64_t d = 0; d < l->size.n[h]; d++)
@@ -299,7 +307,7 @@ static void all_agree_about_the_layout(void **state)
         const uint64_t strides[] = {0, 4, 400, 512, PST_PAGE, PST_PAGE + 4 * (uint64_t)below(1000)};
         struct pst_minibatch_layout l;
         pst_minibatch_layout_init(&l, &size, strides[below(6)]);
-        const uint64_t rows_bytes = (uint64_t)size.n[size.hops] * l.stride_bytes;
+        const uint64_t rows_bytes = (uint64_t)stored_rows(&size) * l.stride_bytes;
         assert_int_equal(l.features_at % PST_PAGE, 0);
         assert_int_equal(l.bytes, l.features_at + l.features_bytes);
         assert_true(l.features_bytes >= rows_bytes && l.features_bytes < rows_bytes + PST_PAGE + 1);

@@ -185,7 +185,7 @@ struct pst_gnn_batch {
     const pst_real *weights[PST_HOPS_MAX]; /* shares of edges (minibatch.h); NULL: they are equal */
     int64_t edges[PST_HOPS_MAX];           /* indptr[h][n[h]]: on a GPU, the host cannot read it from there */
     const void *features;
-    /* If mb.in_place_at is set: row i is row in_place[i] of the cache, unless that is -1. Else NULL. */
+    /* If mb.in_place_at is set, where row i is: see in_place in minibatch.h. Else NULL. */
     const int32_t *in_place;
     const void *cache;
     const struct pst_gnn_typed_batch *typed; /* only models of relations need it */

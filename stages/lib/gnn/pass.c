@@ -193,9 +193,9 @@ void pst_gnn_product(const struct step *s, int l, int neigh, bool transposed, in
 /* Where the features of a vertex are: in the slot, or in the sampler's cache. */
 static const void *row_of_batch(const struct pst_gnn_batch *batch, int64_t i)
 {
-    const int32_t other = batch->in_place ? batch->in_place[i] : -1;
+    const int64_t other = batch->in_place ? batch->in_place[i] : -1 - i;
     return other >= 0 ? (const char *)batch->cache + (uint64_t)other * batch->mb.stride_bytes
-                      : (const char *)batch->features + (uint64_t)i * batch->mb.stride_bytes;
+                      : (const char *)batch->features + (uint64_t)(-1 - other) * batch->mb.stride_bytes;
 }
 
 /* The learned inputs of a block's vertices. */

@@ -46,7 +46,7 @@ static inline struct pst_twin_view view_at(const pst_real *at, int64_t ld)
 /* The matrix from a row and a column on. */
 static inline struct pst_twin_view view_from(struct pst_twin_view m, int64_t row, int64_t column)
 {
-    const int64_t at = row * m.ld + column;
+    const int64_t at = (m.elsewhere ? 0 : row * m.ld) + column; /* elsewhere has numbers of rows from `at` */
     return (struct pst_twin_view){.at = m.at ? m.at + at : NULL,
                                   .bf16 = m.bf16 ? m.bf16 + at : NULL,
                                   .ld = m.ld,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,16 @@ static pst_rc write_npy(const char *dir, const char *name, enum pst_dtype dtype,
     return write_file(dir, name, chunks, 2);
 }
 
+#define STORED_MORE 1.25  /* times the misses of the batches that were tried: those of others may be more */
+#define STORED_SHARE 0.02 /* of all rows, besides */
+
+int64_t pst_plan_stored(const struct pst_plan *plan)
+{
+    const int64_t rows = plan->max.n[plan->max.hops];
+    const double want = ceil(STORED_MORE * (double)plan->max_misses + STORED_SHARE * (double)rows);
+    return plan->max_misses < 0 || want >= (double)rows ? rows : pst_max_i64(1, (int64_t)want);
+}
+
 static json_t *json_ints(const int64_t *values, int n)
 {
     json_t *list = json_array();
@@ -88,7 +99,7 @@ static json_t *plan_to_json(const struct pst_plan *plan)
         "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o, s:b, s:b}, "
         "s:{s:I, "
         "s:I, "
-        "s:s, s:f, s:o, s:o}}",
+        "s:s, s:f, s:I, s:o, s:o}}",
         "version", PST_PLAN_VERSION, "dataset", key->dataset, "vertices", (json_int_t)plan->vertices, "split",
         key->split, "fanout", json_ints(key->fanout, key->hops), "fanouts", key->fanouts, "batch",
         (json_int_t)key->batch, "algorithm", key->algorithm, "options", key->options, "replace",
@@ -97,8 +108,9 @@ static json_t *plan_to_json(const struct pst_plan *plan)
         json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "weights",
         (int)plan->max.weights, "relations", (int)plan->max.relations, "cache", "gpu_budget_bytes",
         (json_int_t)key->gpu_budget_bytes, "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy",
-        key->policy, "predicted_hit_rate", plan->predicted_hit_rate, "rows", tiers_to_json(&plan->rows),
-        "lists", tiers_to_json(&plan->lists));
+        key->policy, "predicted_hit_rate", plan->predicted_hit_rate, "max_misses",
+        (json_int_t)plan->max_misses, "rows", tiers_to_json(&plan->rows), "lists",
+        tiers_to_json(&plan->lists));
 }
 
 /* begin: where each of n replicas begins. Returns how many ids each has. */
@@ -298,6 +310,7 @@ static void parse_cache(struct reader *r, const json_t *root, struct pst_plan *p
     plan->predicted_hit_rate = json_number_value(rate);
     if (!json_is_number(rate) || !(plan->predicted_hit_rate >= 0 && plan->predicted_hit_rate <= 1))
         (void)bad(r, "predicted_hit_rate", "a number from 0 to 1");
+    plan->max_misses = get_int(r, cache, "max_misses", -1, plan->vertices);
     parse_tiers(r, cache, "rows", plan->vertices, &plan->rows, &digests[0]);
     parse_tiers(r, cache, "lists", plan->vertices, &plan->lists, &digests[1]);
 }

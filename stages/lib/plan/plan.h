@@ -15,7 +15,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 6
+#define PST_PLAN_VERSION 7
 #define PST_PLAN_REPLICAS_MAX 16 /* as many as a pipeline can have (stage.h) */
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_POLICY_BYTES 96
@@ -73,9 +73,14 @@ struct pst_plan {
     int64_t batches;               /* pre-sampled */
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
     double predicted_hit_rate;     /* of the rows in both tiers */
+    int64_t max_misses;            /* of rows, of any of some later batches; -1: unknown */
     struct pst_plan_tiers rows, lists;
     struct pst_plan_caches caches;
 };
+
+/* How many rows that are not cached a slot should hold, if cached rows stay in the sampler's cache: all rows
+ * of the largest batch, unless max_misses says that fewer do. */
+PST_API int64_t pst_plan_stored(const struct pst_plan *plan);
 
 /* Writes the plan's files to dir, which is made if it does not exist. Each file is replaced as a whole,
  * plan.json last. scores: (hops + 1) x vertices. path gets the path of plan.json. */

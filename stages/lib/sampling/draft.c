@@ -285,7 +285,7 @@ static pst_rc advance(struct pst_sampling_draft *d, bool *done)
             rc = end_hop(d);
             if (rc == PST_OK && d->hop < hops) {
                 rc = begin_hop(d);
-                if (rc != PST_OK)
+                if (rc != PST_OK && !d->result.crowded)
                     return rc;
             }
         }
@@ -319,6 +319,10 @@ pst_rc pst_sampling_draft_begin(struct pst_sampling_draft *d, const struct pst_f
         return pst_fill_end(&d->work, rc);
     }
     rc = begin_hop(d);
+    if (d->result.crowded) {
+        *done = true;
+        return pst_fill_end(&d->work, rc);
+    }
     if (rc == PST_OK && d->work.f->resident != NULL)
         read_host(d);
     return rc == PST_OK ? advance(d, done) : rc;

@@ -73,8 +73,21 @@ bool pst_fill_request_of_type(const struct pst_dataset *types, uint64_t stride_b
     return own > 0;
 }
 
+/* The rows of n requests go to features side by side, from row `stored` on. */
+static void move_together(const struct pst_minibatch_layout *l, char *slot, struct pst_request *table,
+                          int32_t *missing, int64_t n, int64_t stored)
+{
+    int32_t *in_place = (int32_t *)(void *)(slot + l->in_place_at);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t row = (int32_t)(stored + i);
+        in_place[missing[i]] = -1 - row;
+        table[i].offset = l->features_at + (uint64_t)row * l->stride_bytes;
+        missing[i] = row;
+    }
+}
+
 int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
-                          int64_t n, uint64_t asked)
+                          int64_t n, uint64_t asked, int64_t stored)
 {
     const struct pst_minibatch_layout *l = &f->layout;
     const int64_t *ids = (const int64_t *)(void *)(slot + l->vertices_at);
@@ -84,12 +97,16 @@ int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, 
     if (f->types == NULL) {
         pst_k_requests(NULL, ids, positions, from, n, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
                        table, missing);
+        if (l->in_place_at != 0)
+            move_together(l, slot, table, missing, n, stored);
         return n;
     }
     for (int64_t i = 0; i < n; i++) {
         const int32_t at = positions != NULL ? positions[i] : (int32_t)i;
         pst_k_requests(NULL, ids, &at, from, 1, PST_ARRAY_FEATURES, l->features_at, l->stride_bytes,
                        table + wrote, missing + wrote);
+        if (l->in_place_at != 0)
+            move_together(l, slot, table + wrote, missing + wrote, 1, stored + i);
         wrote +=
             pst_fill_request_of_type(f->types, l->stride_bytes, slot + table[wrote].offset, &table[wrote]);
     }
@@ -132,12 +149,12 @@ static void write_labels(const struct pst_filler *f, char *slot, int64_t n)
 }
 
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
-                     struct pst_minibatch *mb, uint64_t asked, const uint64_t *hashes)
+                     struct pst_minibatch *mb, uint64_t asked, int64_t stored, const uint64_t *hashes)
 {
     write_labels(f, slot, mb->n[0]);
     mb->requests = (uint32_t)asked;
     mb->last_micro = job->last_micro;
-    mb->bytes_used = mb->features_at + (uint64_t)mb->n[mb->hops] * mb->stride_bytes;
+    mb->bytes_used = mb->features_at + (uint64_t)stored * mb->stride_bytes;
     const double begin = pst_now();
     mb->digest = digest_of(mb, hashes != NULL ? *hashes : hash_arrays(mb, slot));
     f->digest_s += pst_now() - begin;
@@ -162,14 +179,14 @@ static uint64_t gpu_hits(const struct pst_filler *f, const int32_t *hit_row, int
 
 /* Splits the rows of the vertices that have no rows yet: the cached ones are copied later, or stay in the
  * cache (take_hits), and the others are requested. */
-static void split_rows(struct pst_fill_work *w, int hop)
+static pst_rc split_rows(struct pst_fill_work *w, int hop)
 {
     struct pst_filler *f = w->f;
     const int64_t from = w->provided, n = w->count - from;
     int64_t hits = 0, misses = n;
     w->provided = w->count;
     if (f->layout.stride_bytes == 0 || n == 0)
-        return;
+        return PST_OK;
     const double begin = pst_now();
     if (f->cache != NULL) {
         const int64_t *ids = (const int64_t *)(void *)(w->slot + f->layout.vertices_at) + from;
@@ -179,14 +196,20 @@ static void split_rows(struct pst_fill_work *w, int hop)
         w->rows[w->nrows++] = (struct pst_fill_hop_rows){hop, from, hits};
         w->hits += hits;
     }
+    const int64_t first = w->stored;
+    w->stored += f->layout.in_place_at != 0 ? misses : n;
+    w->result->crowded = f->layout.in_place_at != 0 && w->stored > f->layout.size.stored;
+    if (w->result->crowded)
+        return PST_E_LIMIT;
     misses = pst_fill_requests(f, w->slot, from, f->cache != NULL ? f->miss_pos : NULL, misses,
-                               w->result->requests);
+                               w->result->requests, first);
     w->result->lookups += (uint64_t)n;
     w->result->hits += (uint64_t)hits;
     w->result->requests += (uint64_t)misses;
     const double took = pst_now() - begin;
     f->gather_s += took;
     f->lookup_s += took;
+    return PST_OK;
 }
 
 /* Announces the requests that were not announced yet, and with `last` that the slot is complete. */
@@ -202,8 +225,9 @@ pst_rc pst_fill_submit(struct pst_fill_work *w, int hop)
 {
     struct pst_fill_span *span = &w->result->submit[hop];
     span->begin_s = pst_now();
-    split_rows(w, hop);
-    const pst_rc rc = w->job->overlap ? announce_rows(w, false) : PST_OK;
+    pst_rc rc = split_rows(w, hop);
+    if (rc == PST_OK && w->job->overlap)
+        rc = announce_rows(w, false);
     span->end_s = pst_now();
     return rc;
 }
@@ -238,10 +262,7 @@ static void take_hits(struct pst_fill_work *w)
     const struct pst_filler *f = w->f;
     const int32_t *pos = w->hit_pos, *row = w->hit_row;
     const bool in_place = w->mb.in_place_at != 0;
-    if (in_place) {
-        w->mb.in_place_rows = (uint64_t)f->cache_n;
-        memset(w->slot + w->mb.in_place_at, -1, (size_t)w->count * sizeof(int32_t));
-    }
+    w->mb.in_place_rows = in_place ? (uint64_t)f->cache_n : 0;
     for (int i = 0; i < w->nrows; i++) {
         const struct pst_fill_hop_rows *r = &w->rows[i];
         struct pst_fill_span *span = &w->result->lookup[r->hop];
@@ -266,7 +287,7 @@ static pst_rc end_slot(struct pst_fill_work *w)
     if (rc != PST_OK)
         return rc;
     take_hits(w);
-    pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests, NULL);
+    pst_fill_finish(w->f, w->job, w->slot, &w->mb, w->result->requests, w->stored, NULL);
     return announce_rows(w, true);
 }
 
@@ -316,7 +337,7 @@ pst_rc pst_fill_start(struct pst_fill_work *w)
 {
     const struct pst_minibatch_layout *l = &w->f->layout;
     w->mb = pst_fill_begin(w->f, w->job);
-    w->count = w->provided = w->hits = 0;
+    w->count = w->provided = w->hits = w->stored = 0;
     w->announced = 0;
     w->nrows = 0;
     *w->result = (struct pst_fill_result){.fits = true};
@@ -333,9 +354,12 @@ pst_rc pst_fill_start(struct pst_fill_work *w)
 pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
 {
     const struct pst_minibatch_layout *l = &w->f->layout;
-    if (rc == PST_OK)
+    bool fits = rc != PST_E_LIMIT;
+    if (rc == PST_OK) {
         rc = end_slot(w);
-    else if (rc == PST_E_LIMIT) {
+        fits = !w->result->crowded;
+    }
+    if (!fits) {
         w->result->fits = false;
         if (w->result->parts > 0) /* the disk stage has been told of some rows, so the slot must travel */
             pst_fill_empty(w->f, w->job, w->slot, w->announced);
@@ -345,7 +369,7 @@ pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc)
         w->f->resident->open.rows_disk = w->result->lookups - w->result->hits;
         pst_sampling_resident_end(w->f->resident, rc == PST_OK && w->result->fits);
     }
-    w->result->bytes_used = l->features_at + (uint64_t)w->provided * l->stride_bytes;
+    w->result->bytes_used = l->features_at + (uint64_t)w->stored * l->stride_bytes;
     return rc;
 }
 
@@ -389,10 +413,11 @@ pst_rc pst_sampling_fill(struct pst_filler *f, const struct pst_fill_job *job, v
         return rc;
     rc = pst_fill_start(&w);
     for (int h = 0; h < f->layout.size.hops && rc == PST_OK; h++) {
-        const pst_rc announced = job->early && job->overlap ? pst_fill_submit(&w, h) : PST_OK;
-        if (announced != PST_OK)
-            return announced;
-        rc = fill_hop(&w, h);
+        rc = job->early && job->overlap ? pst_fill_submit(&w, h) : PST_OK;
+        if (rc != PST_OK && !result->crowded)
+            return rc;
+        if (rc == PST_OK)
+            rc = fill_hop(&w, h);
     }
     return pst_fill_end(&w, rc);
 }

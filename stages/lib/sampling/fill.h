@@ -26,7 +26,7 @@ struct pst_filler {
     struct pst_sampling_pairs *pairs;       /* NULL: seeds are vertices, else rows of edges */
     const struct pst_cache *cache;          /* NULL: there is none */
     const char *cache_rows;                 /* layout.stride_bytes each */
-    int64_t cache_n;                        /* how many rows it has; only in_place needs it */
+    int64_t cache_n;                        /* how many rows it has; only rows in place need it */
     int64_t cache_gpu_rows;                 /* the first so many are the GPU tier's */
     struct pst_sampling_resident *resident; /* not NULL: rows and lists of a clique; cache is its index */
     /* What is read from the CPU tier passes it first. NULL: there is no bus. */
@@ -66,6 +66,7 @@ struct pst_fill_span {
 
 struct pst_fill_result {
     bool fits;
+    bool crowded;   /* it does not fit, because features has no room for so many rows that are not cached */
     uint32_t parts; /* announced so far */
     uint64_t bytes_used, requests, lookups, hits;
     uint64_t gpu_hits; /* those of the hits that the GPU tier has */
@@ -112,12 +113,14 @@ struct pst_fill_work {
     struct pst_fill_hop_rows rows[PST_HOPS_MAX + 1];
     int nrows;
     int64_t hits;       /* of all hops so far, one after the other in hit_pos and hit_row */
+    int64_t stored;     /* rows in features so far */
     uint64_t announced; /* requests */
 };
 
 /* Begins with the seeds. Errors are those of pst_expand_seeds. */
 PST_MUST_USE pst_rc pst_fill_start(struct pst_fill_work *w);
-/* S of Hyperion's Figure 6: requests the rows of the vertices that came since the last call. */
+/* S of Hyperion's Figure 6: requests the rows of the vertices that came since the last call. PST_E_LIMIT and
+ * result->crowded: features has no room for them, and pst_fill_end must get this error. */
 PST_MUST_USE pst_rc pst_fill_submit(struct pst_fill_work *w, int hop);
 /* Ends after the last hop, or after a step that returned rc, as pst_sampling_fill says. */
 PST_MUST_USE pst_rc pst_fill_end(struct pst_fill_work *w, pst_rc rc);
@@ -129,14 +132,15 @@ struct pst_minibatch pst_fill_begin(const struct pst_filler *f, const struct pst
 /* Makes the slot an empty minibatch. requests: how many were announced. */
 void pst_fill_empty(const struct pst_filler *f, const struct pst_fill_job *job, char *slot,
                     uint64_t requests);
-/* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. hashes: the sum of the
- * hashes of all arrays (minibatch.h); NULL: it is computed here. */
+/* Writes labels, digest and header. Everything else is in the slot, and mb->n is set. stored: rows in
+ * features. hashes: the sum of the hashes of all arrays (minibatch.h); NULL: it is computed here. */
 void pst_fill_finish(struct pst_filler *f, const struct pst_fill_job *job, char *slot,
-                     struct pst_minibatch *mb, uint64_t requests, const uint64_t *hashes);
+                     struct pst_minibatch *mb, uint64_t requests, int64_t stored, const uint64_t *hashes);
 /* Writes requests for the rows of vertices from + positions[0..n), behind `before` earlier requests.
- * positions NULL: from + 0..n. Returns how many it wrote: types without features need none. */
+ * positions NULL: from + 0..n. If cached rows stay in place, these rows go to features side by side, behind
+ * `stored` others. Returns how many requests it wrote: types without features need none. */
 int64_t pst_fill_requests(const struct pst_filler *f, char *slot, int64_t from, const int32_t *positions,
-                          int64_t n, uint64_t before);
+                          int64_t n, uint64_t before, int64_t stored);
 
 /* Turns a request for the row of a vertex into one for the array of its type. types: a dataset whose types
  * are joined (common/store/dataset/rows.h). row: where the row will be, of stride_bytes; what is not read of

@@ -229,8 +229,8 @@ static pst_rc complete(struct pst_filler_device *d, const struct pst_fill_device
     for (int h = 0; h < found->hops; h++)
         *(int32_t *)(void *)(slot + mb.indptr_at[h]) = 0;
     if (!requests_on_device(f))
-        misses = pst_fill_requests(f, slot, 0, d->cache ? misses_of(d, flight->lane) : NULL, misses, 0);
-    pst_fill_finish(f, job, slot, &mb, (uint64_t)misses, &hashes);
+        misses = pst_fill_requests(f, slot, 0, d->cache ? misses_of(d, flight->lane) : NULL, misses, 0, 0);
+    pst_fill_finish(f, job, slot, &mb, (uint64_t)misses, found->n[found->hops], &hashes);
     result->requests = (uint64_t)misses;
     result->bytes_used = mb.bytes_used;
     return PST_OK;

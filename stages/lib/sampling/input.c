@@ -229,6 +229,23 @@ static void bound_pairs(const struct pst_sampling *s, struct pst_minibatch_size 
     bound->pairs = pairs;
 }
 
+/* How many rows that are not cached a slot of margin 1 holds, if the others stay in the cache; else 0. The
+ * plan may have been made for other batches than this sampler's. Then a slot holds all rows. */
+static int64_t stored_rows(const struct pst_sampling *s)
+{
+    const bool same = !s->other_plan && s->in.ds.cut.parts == 0 && s->params->shuffle == PST_SEEDS_GLOBAL;
+    return !pst_sampling_keeps_in_place(s) ? 0 : same ? pst_plan_stored(&s->plan) : s->base.n[s->base.hops];
+}
+
+/* A single seed must fit, however few of its rows are cached: it cannot be split. */
+static void hold_a_seed(const struct pst_sampling *s, struct pst_minibatch_size *size)
+{
+    struct pst_minibatch_size one;
+    pst_sampling_size_bound(&one, &s->in.algorithm, &s->in.graph, s->in.key.fanout, s->in.key.hops, 1);
+    if (size->stored > 0)
+        size->stored = pst_min_i64(size->n[size->hops], pst_max_i64(size->stored, one.n[one.hops]));
+}
+
 void pst_sampling_size_slots(struct pst_sampling *s)
 {
     const struct pst_dataset *ds = &s->in.ds;
@@ -243,8 +260,9 @@ void pst_sampling_size_slots(struct pst_sampling *s)
     s->base.weights = bound.weights;
     s->base.relations = bound.relations;
     s->base.pairs = bound.pairs;
-    s->base.in_place = pst_sampling_keeps_in_place(s);
+    s->base.stored = stored_rows(s);
     pst_minibatch_size_scale(&size, &s->base, &bound, s->params->margin);
+    hold_a_seed(s, &size);
     pst_minibatch_layout_init(&f->layout, &size, !s->bare && ds->feature_dim > 0 ? ds->stride_bytes : 0);
     memcpy(f->fanout, s->in.key.fanout, sizeof f->fanout);
     f->labels = ds->labels.map;

@@ -330,15 +330,25 @@ static void warn_of_overflows(struct pst_sampling *s)
              s->params->margin, plan);
 }
 
+static pst_rc crowded(const struct pst_sampling *s, const struct pst_fill_job *job)
+{
+    return pst_fail(
+        PST_E_LIMIT,
+        "batch %llu does not fit a slot: more than %lld of its rows are not cached, and a slot has "
+        "room for only so many; set margin to more than %g, or in_place to false%s",
+        (unsigned long long)job->batch, (long long)s->filler.layout.size.stored, s->params->margin,
+        s->params->split ? "" : ", or overflow to \"split\"");
+}
+
 /* The next piece of the batch did not fit. */
 static pst_rc cut_piece(struct pst_sampling *s, struct pst_sampling_pending *p,
-                        const struct pst_fill_job *job)
+                        const struct pst_fill_job *job, const struct pst_fill_result *result)
 {
     s->count.overflows++;
     s->early = false;
     if (!s->params->split || !pst_splits_split(&p->pieces))
-        return too_large(s, job);
-    if (!p->overflowed)
+        return result->crowded ? crowded(s, job) : too_large(s, job);
+    if (!p->overflowed && !result->crowded)
         note_margin(s, job);
     p->overflowed = true;
     if (s->count.samples >= SAMPLES_MIN)
@@ -420,7 +430,7 @@ pst_rc pst_sampling_end_piece(struct pst_sampling *s, struct pst_sampling_pendin
     s->count.samples++;
     trace_spans(s, filled->credit.batch, result);
     *again = !result->fits && result->parts == 0;
-    pst_rc rc = result->fits ? PST_OK : cut_piece(s, p, job);
+    pst_rc rc = result->fits ? PST_OK : cut_piece(s, p, job, result);
     if (rc != PST_OK || *again)
         return rc;
     count_result(s, result);

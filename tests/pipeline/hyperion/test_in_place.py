@@ -9,7 +9,7 @@ from harness import ROOT, SAN, Place, Skip, command, main, test  # noqa: E402
 
 HYPERION, REPLICAS = (os.path.join(ROOT, "pipelines", name + ".json") for name in ("hyperion", "replicas"))
 FEATURES = 48
-PART, ALL = "64KiB", "1GiB"  # of the rows: 192 bytes each, 256 on disk
+PART, HALF, ALL = "64KiB", "256KiB", "1GiB"  # of the rows: 192 bytes each, 256 on disk
 
 
 def dataset(p, dtype=None):
@@ -84,6 +84,21 @@ def several_samplers_replicas_and_pieces():
         assert compare(p, more=("--group", "all"))["weights_digest"] == one["weights_digest"]
         compare(p, pipeline=REPLICAS)
         compare(p, "params.topology=ssd", cache="400KiB")
+
+
+@test
+def slots_hold_only_rows_that_are_not_cached():
+    """Also if the hotness is wrong: the planner counts the misses of batches. A cache of `auto` gets what slots leave."""
+    with Place() as p:
+        for hotness in ("analytic", "presample", "oracle", "degree"):
+            report = compare(p, f"stages.planner.params.hotness={hotness}", cache=HALF)
+            copied = train(p, f"stages.planner.params.hotness={hotness}", f"stages.planner.params.cpu_cache={HALF}", "stages.sampler.params.in_place=false")
+            size, full = (r["sampler"]["slot_bytes"] for r in (report, copied))
+            misses, rows = (report["planner"][key] for key in ("max_misses", "vertices_max"))
+            assert 0 < misses < rows and copied["planner"]["max_misses"] == -1, (misses, rows, copied["planner"])
+            assert full - size > (rows - 1.3 * misses - 0.1 * rows) * 256 > 0, (size, full, misses, rows)
+            assert report["sampler"]["overflows"] == 0, report["sampler"]
+        assert compare(p, cache=ALL)["planner"]["max_misses"] == 0
 
 
 @test

@@ -2,7 +2,7 @@
 import struct
 
 HEADER = struct.Struct("<QQQIIQQQIIIIIIIIQQ9q5Q8Q8Q8Q8QQIIQQ")
-MAGIC = 0x3762696E696D7470  # "ptminib7"
+MAGIC = 0x3862696E696D7470  # "ptminib8"
 HOPS_MAX = 8
 DTYPES = ("float32", "float16", "bfloat16")
 
