@@ -125,10 +125,10 @@ void pst_gnn_linear_forward(const struct step *s, int64_t at, int64_t n, int wor
     const int64_t ld = pst_gnn_width(layer->out);
     const struct pst_twin_view x = view_from(s->x[s->l], at, 0);
     pst_real *y = real_at(s->model, s->pass->y[s->l]);
-    if (s->l == 0 && s->features.elsewhere && (layer->self >= 0 || layer->residual))
-        TIMED(s, worker, PST_GNN_WORK_FUSED, pst_gnn_gather_rows(s, at, n));
     if (layer->neigh >= 0)
         aggregate_rows(s, at, n, y, ld, worker);
+    if (s->l == 0 && s->features.elsewhere && (layer->self >= 0 || layer->residual))
+        TIMED(s, worker, PST_GNN_WORK_FUSED, pst_gnn_gather_rows(s, at, n));
     if (makes_pairs(s, s->l))
         pst_gnn_pair_product(s, n, x, view_from(mixed_of(s, s->l), at, 0), y + at * ld, ld, worker);
     else if (layer->self >= 0)
