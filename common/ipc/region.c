@@ -10,10 +10,15 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/util/clock.h"
 
 #define HUGE_BYTES ((uint64_t)2 << 20)      /* a huge page of x86-64, and of ARM with small pages of 4 KiB */
-#define COLLAPSE_BYTES ((uint64_t)64 << 20) /* that one request collapses */
-#ifndef PST_REGION_POLICY                   /* a test has another one */
+#define COLLAPSE_BYTES ((uint64_t)16 << 20) /* that one request collapses */
+/* What making huge pages may take: this, and as much for each page as is usual. Where free memory is in
+ * pieces, the kernel moves others' pages to make room, and a huge page takes ten times as long. */
+#define COLLAPSE_S 0.25
+#define COLLAPSE_PAGE_S 0.0005
+#ifndef PST_REGION_POLICY /* a test has another one */
 #define PST_REGION_POLICY "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 #endif
 #ifndef MADV_POPULATE_WRITE
@@ -58,11 +63,14 @@ static void *map_aligned(int fd, uint64_t bytes)
 }
 
 /* Makes huge pages where the policy gives none. The kernel turns one small page of each into the huge page on
- * request, whatever the policy. This stops if the kernel has no huge page left, or does not know the request.
- */
+ * request, whatever the policy. This stops if the kernel has no huge page left, does not know the request, or
+ * takes too long. */
 static void collapse(char *base, int fd, uint64_t bytes)
 {
+    const double begin = pst_clock_s();
     for (uint64_t at = 0; at + HUGE_BYTES <= bytes; at += COLLAPSE_BYTES) {
+        if (pst_clock_s() - begin > COLLAPSE_S + COLLAPSE_PAGE_S * (double)(at / HUGE_BYTES))
+            return;
         const uint64_t end = at + COLLAPSE_BYTES < bytes ? at + COLLAPSE_BYTES : bytes;
         for (uint64_t page = at; page < end; page += HUGE_BYTES)
             if (fallocate(fd, 0, (off_t)page, (off_t)PST_PAGE) != 0)

@@ -13,12 +13,14 @@
 
 static char policy[64];
 static int advices[8], nadvices;
-static bool refuses; /* the kernel does not know the request */
+static bool refuses, slow; /* the kernel does not know the request; it takes long */
 
 static int noted(void *at, size_t bytes, int advice)
 {
     if (nadvices < 8)
         advices[nadvices++] = advice;
+    if (slow)
+        (void)usleep(300000);
     if (refuses)
         errno = EINVAL;
     return refuses ? -1 : madvise(at, bytes, advice);
@@ -73,14 +75,14 @@ static void scattered_memory_has_them_by_itself(void **state)
     for (int old = 0; old < 2; old++) {
         nadvices = 0;
         refuses = old == 1;
-        assert_int_equal(pst_region_create(&fd, "test", ((uint64_t)130 << 20) + PST_PAGE, true), PST_OK);
+        assert_int_equal(pst_region_create(&fd, "test", ((uint64_t)34 << 20) + PST_PAGE, true), PST_OK);
         refuses = false;
         assert_int_equal(advices[0], MADV_COLLAPSE);
-        assert_true(old ? nadvices == 1 : nadvices >= 1 && nadvices <= 3); /* 64 MiB each, until it fails */
+        assert_true(old ? nadvices == 1 : nadvices >= 1 && nadvices <= 3); /* 16 MiB each, until it fails */
         struct pst_region region;
         char path[64];
         (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        assert_int_equal(pst_region_map(&region, path, ((uint64_t)130 << 20) + PST_PAGE), PST_OK);
+        assert_int_equal(pst_region_map(&region, path, ((uint64_t)34 << 20) + PST_PAGE), PST_OK);
         const unsigned char *at = region.base;
         for (uint64_t i = 0; i < region.bytes; i += PST_PAGE)
             assert_int_equal(at[i], 0);
@@ -93,6 +95,19 @@ static void scattered_memory_has_them_by_itself(void **state)
     assert_int_equal(pst_region_create(&fd, "test", 4 << 20, true), PST_OK);
     assert_int_equal(close(fd), 0);
     assert_int_equal(nadvices, 0);
+}
+
+/* A kernel that takes long to find huge pages is asked no more. */
+static void slow_huge_pages_are_not_made(void **state)
+{
+    (void)state;
+    int fd;
+    set_policy("always within_size advise [never] deny force\n");
+    slow = true;
+    assert_int_equal(pst_region_create(&fd, "test", (uint64_t)66 << 20, true), PST_OK);
+    slow = false;
+    assert_int_equal(nadvices, 1);
+    assert_int_equal(close(fd), 0);
 }
 
 /* With `never` there are none, and with `always` fallocate makes them. */
@@ -168,6 +183,7 @@ int main(void)
         cmocka_unit_test(the_pages_are_huge),
         cmocka_unit_test(the_policy_is_the_systems),
         cmocka_unit_test(scattered_memory_has_them_by_itself),
+        cmocka_unit_test(slow_huge_pages_are_not_made),
     };
     return cmocka_run_group_tests(tests, make_policy, remove_policy);
 }

@@ -98,7 +98,7 @@ BENCHES = {
                      dict(pairs=1, vertices=5000, seeds=(500, 2000), batch=250, edges=100_000, starts=1)),
     "billion": Bench(billion.billion,
                      dict(pairs=1, vertices=50_000_000, edges=1_000_000_000, features=16, seeds=1_000_000, batch=1000, hidden=32, memory="2GiB",
-                          cache="1536MiB", presample="256MiB", fio_s=5, span=2 << 30),
+                          cache="1536MiB", presample="2GiB", fio_s=5, span=2 << 30),
                      dict(pairs=1, vertices=20_000, edges=400_000, features=16, seeds=1000, batch=100, hidden=8, memory="4MiB", cache="512KiB",
                           presample="4MiB", fio_s=0.1, span=4 << 20)),
     "runtime": Bench(epochs.runtime, dict(pairs=7, batches=300_000, rounds=200_000), dict(pairs=1, batches=3000, rounds=2000),
