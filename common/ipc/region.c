@@ -69,7 +69,8 @@ static void collapse(char *base, int fd, uint64_t bytes)
 {
     const double begin = pst_clock_s();
     for (uint64_t at = 0; at + HUGE_BYTES <= bytes; at += COLLAPSE_BYTES) {
-        if (pst_clock_s() - begin > COLLAPSE_S + COLLAPSE_PAGE_S * (double)(at / HUGE_BYTES))
+        const uint64_t made = at / HUGE_BYTES;
+        if (pst_clock_s() - begin > COLLAPSE_S + COLLAPSE_PAGE_S * (double)made)
             return;
         const uint64_t end = at + COLLAPSE_BYTES < bytes ? at + COLLAPSE_BYTES : bytes;
         for (uint64_t page = at; page < end; page += HUGE_BYTES)
