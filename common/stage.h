@@ -492,7 +492,7 @@ PST_API const char *pst_receiver_device(const struct pst_stage *self, int port, 
 PST_API bool pst_receiver_reaches(const struct pst_stage *self, int port, int replica, int other);
 /* Is a stage of this kind among all receivers of the output? kind: the name in its description, "remote". */
 PST_API bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind);
-/* Can the slots of an output of theirs lack data that stays in memory which they share (pst_in_place)? */
+/* May slots of their outputs leave out data that stays in memory which they share (pst_in_place)? */
 PST_API bool pst_receiver_in_place(const struct pst_stage *self, int port);
 /* The value of a parameter of theirs. An ENUM is its text, and a BOOL is 0 or 1. The fallback: they have no
  * such parameter, or one of another type. */

@@ -116,8 +116,7 @@ PST_API void pst_k_gemm(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_
 
 /* A matrix: rows that are ld numbers apart. The numbers are at `at` or, in bfloat16, at `bf16`; the other
  * pointer is NULL. With `elsewhere`, row i is row elsewhere[i] of the matrix at `other`, whose numbers have
- * the same type and whose ld is the same. If elsewhere[i] is negative, say -1 - r, it is row r of this one.
- */
+ * the same type and whose ld is the same. A negative number, -1 - r, stands for row r of this matrix. */
 struct pst_twin_view {
     const pst_real *at;
     const uint16_t *bf16;

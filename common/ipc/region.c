@@ -14,8 +14,8 @@
 
 #define HUGE_BYTES ((uint64_t)2 << 20)      /* a huge page of x86-64, and of ARM with small pages of 4 KiB */
 #define COLLAPSE_BYTES ((uint64_t)16 << 20) /* that one request collapses */
-/* What making huge pages may take: this, and as much for each page as is usual. Where free memory is in
- * pieces, the kernel moves others' pages to make room, and a huge page takes ten times as long. */
+/* What making huge pages may take: this, and as much for each page as is usual. If free memory is
+ * fragmented, the kernel moves other pages to make room, and a huge page takes ten times as long. */
 #define COLLAPSE_S 0.25
 #define COLLAPSE_PAGE_S 0.0005
 #ifndef PST_REGION_POLICY /* a test has another one */

@@ -20,8 +20,8 @@
  * - features: n[hops] rows. Row i belongs to vertices[i] and begins at i * stride_bytes. If vertices have
  *   types, whose rows may be narrower, a row is zero behind its own columns.
  * - in_place: int32[n[hops]], if cached rows are not in features, but stay in the sampler's cache; else
- *   in_place_at is 0. The number of the row there; if it is negative, say -1 - r, the row is row r of
- *   features, which then has only rows that are not cached, side by side. The cache is the memory that the
+ *   in_place_at is 0. The number of the row there. A negative number, -1 - r, stands for row r of features,
+ *   which then has only rows that are not cached, side by side. The cache is the memory that the
  *   sampler shares (pst_shared_from in stage.h), and begins with its rows, stride_bytes each.
  *
  * Hop 0 is the hop next to the seeds. The destinations of hop h are vertices 0..n[h]-1. Its sources are

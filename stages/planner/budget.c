@@ -91,6 +91,12 @@ bool pst_planner_has_own_seeds(const struct pst_stage *self, int port)
     return strcmp(pst_receiver_text(self, port, "shuffle", "global"), "local") == 0;
 }
 
+bool pst_planner_small_slots(const struct pst_stage *self, int port, const struct pst_sampling_input *in)
+{
+    return pst_receiver_in_place(self, port) && pst_receiver_int(self, port, "in_place", 0) != 0 &&
+           in->ds.cut.parts == 0 && strcmp(pst_receiver_text(self, port, "shuffle", "global"), "global") == 0;
+}
+
 bool pst_planner_own_rows(const struct pst_plan *plan, const struct pst_sampling_input *in)
 {
     return in->ds.cut.parts > 0 && strcmp(plan->key.policy, PST_PLAN_ROWS_OF_ALL) != 0;

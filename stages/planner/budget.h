@@ -50,6 +50,10 @@ bool pst_planner_has_own_seeds(const struct pst_stage *self, int port);
 /* Are the cached rows those of the rank's part alone? */
 bool pst_planner_own_rows(const struct pst_plan *plan, const struct pst_sampling_input *in);
 
+/* Will the sampler that gets the plan have slots for rows that are not cached only? It must keep cached rows
+ * in place, and sample batches like those that the planner samples. */
+bool pst_planner_small_slots(const struct pst_stage *self, int port, const struct pst_sampling_input *in);
+
 /* Both tiers hold rows only. A row of either tier saves more the hotter it is, and a row of the GPU tier
  * saves at least as much as one of the CPU tier. So the hottest rows go to the GPU tier, and the next to the
  * CPU tier: no other placement of rows saves more transactions. Of a part of a cut dataset, the rows of the

@@ -13,9 +13,9 @@
 #include "common/util/progress.h"
 #include "stages/lib/plan/tiers.h"
 #include "stages/planner/budget.h"
+#include "stages/planner/hotness_source.h"
 #include "stages/planner/presample.h"
 #include "stages/planner/shared_caches.h"
-#include "stages/planner/hotness_source.h"
 
 /* How lists and rows share the tiers. AUTO: JOINT if lists are on drives, otherwise ROWS. From PLACED on, the
  * policies of enum pst_placement_policy; from SHARED on, those of enum pst_legion_policy. */
@@ -27,7 +27,7 @@ enum tiers_policy { AUTO, ROWS, PLACED, SHARED = PLACED + PST_PLACEMENT_POLICIES
 enum tiers_cost { COST_AUTO, COSTS };
 #define COST_CHOICES "auto|paper|access|exact"
 
-#define AUTO_TURNS 2 /* so often a tier of "auto" grows, as slots get smaller */
+#define AUTO_TURNS 2 /* how many times a tier of "auto" is enlarged, because slots became smaller */
 
 struct planner {
     struct pst_sampling_input_params params;
@@ -295,9 +295,7 @@ static void find_budgets(struct pst_stage *self, struct planner *p)
 static pst_rc place_for_slots(struct pst_stage *self, struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
-    const int port = pst_port(self, "plan");
-    const bool in_place = !is_shared(p) && pst_receiver_in_place(self, port) &&
-                          pst_receiver_int(self, port, "in_place", 0) != 0;
+    const bool in_place = !is_shared(p) && pst_planner_small_slots(self, pst_port(self, "plan"), &p->in);
     pst_rc rc = place(p);
     for (int turn = 0; rc == PST_OK && in_place; turn++) {
         rc = pst_presample_misses(&p->presample, (uint64_t)plan->batches, &plan->rows, &plan->max_misses);

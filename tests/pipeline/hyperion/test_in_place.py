@@ -99,6 +99,8 @@ def slots_hold_only_rows_that_are_not_cached():
             assert full - size > (rows - 1.3 * misses - 0.1 * rows) * 256 > 0, (size, full, misses, rows)
             assert report["sampler"]["overflows"] == 0, report["sampler"]
         assert compare(p, cache=ALL)["planner"]["max_misses"] == 0
+        unlike = train(p, f"stages.planner.params.cpu_cache={HALF}", "stages.sampler.params.shuffle=none")
+        assert unlike["sampler"]["rows_in_place"] > 0 and unlike["planner"]["max_misses"] == -1, unlike["planner"]  # slots hold all rows
 
 
 @test
