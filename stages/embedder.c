@@ -5,7 +5,7 @@
 
 #include "common/stage.h"
 #include "common/store/store.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 #include "stages/lib/vectors/relations.h"
 
 struct embedder {
@@ -117,7 +117,7 @@ static const struct pst_param_desc params[] = {
     PARAM("rate", REAL, rate, "0.1", .min = 1e-9, .max = 100, .help = "learning rate of relations"),
     PARAM("relations", ENUM, way, "\"sync\"", .choices = "sync|async", .equals = "batch.relations",
           .help = "async: relations come with the batch, and their gradients go home with it", .fixed = true),
-    PARAM("threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,
+    PARAM("threads", INT, threads, "0", .max = PST_TEAM_MAX,
           .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
     PST_RELATIONS_PARAMS(embedder, relations),
     {0}};

@@ -139,15 +139,16 @@ pst_rc pst_planner_report(struct pst_stage *self, const struct pst_plan *plan, b
             (long long)plan->lists.gpu_n, plan->predicted_hit_rate);
     return pst_report(
         self, "planner",
-        "{\"batches\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": %lld, "
+        "{\"batches\": %lld, \"sampled\": %lld, \"vertices_max\": %lld, \"cached_rows\": %lld, \"gpu_rows\": "
+        "%lld, "
         "\"cached_lists\": %lld, \"gpu_lists\": %lld, \"gpu_cache\": %llu, \"cpu_cache\": %llu, "
         "\"policy\": \"%s\", "
         "\"hotness\": \"%s\", \"predicted_hit_rate\": %.6f, \"max_misses\": %lld, \"reused\": \"%s\"}",
-        (long long)plan->batches, (long long)plan->max.n[plan->max.hops], (long long)plan->rows.n,
-        (long long)plan->rows.gpu_n, (long long)plan->lists.n, (long long)plan->lists.gpu_n,
-        (unsigned long long)plan->key.gpu_budget_bytes, (unsigned long long)plan->key.cache_budget_bytes,
-        plan->key.policy, plan->key.hotness, plan->predicted_hit_rate, (long long)plan->max_misses,
-        reused ? "yes" : "no");
+        (long long)plan->batches, (long long)plan->sampled, (long long)plan->max.n[plan->max.hops],
+        (long long)plan->rows.n, (long long)plan->rows.gpu_n, (long long)plan->lists.n,
+        (long long)plan->lists.gpu_n, (unsigned long long)plan->key.gpu_budget_bytes,
+        (unsigned long long)plan->key.cache_budget_bytes, plan->key.policy, plan->key.hotness,
+        plan->predicted_hit_rate, (long long)plan->max_misses, reused ? "yes" : "no");
 }
 
 pst_rc pst_planner_report_placement(struct pst_stage *self, const struct pst_plan_reads *r)

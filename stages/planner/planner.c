@@ -1,7 +1,8 @@
 /* planner.c: decides before the run how large slots must be and which feature rows are cached. It samples
- * whole epochs with the sampler's algorithm, but with its own seeds: the plan is made for the graph, not for
- * one run. Slots get the size of the largest of these batches. Rows and lists are cached by their hotness,
- * which is computed (stages/lib/plan/hotness.h), counted in the sampled batches, or read from a file. */
+ * with the sampler's algorithm, but with its own seeds: the plan is made for the graph, not for one run. It
+ * samples whole epochs to count hotness, otherwise some batches. Slots get the size of the largest of these.
+ * Rows and lists are cached by their hotness, which is computed (stages/lib/plan/hotness.h), counted in the
+ * sampled batches, or read from a file. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/util/progress.h"
+#include "common/util/team.h"
 #include "stages/lib/plan/tiers.h"
 #include "stages/planner/budget.h"
 #include "stages/planner/hotness_source.h"
@@ -31,7 +33,7 @@ enum tiers_cost { COST_AUTO, COSTS };
 
 struct planner {
     struct pst_sampling_input_params params;
-    int64_t epochs;
+    int64_t epochs, sizing_batches;
     uint64_t gpu_cache, cpu_cache, reserve; /* UINT64_MAX: "auto" */
     double cpu_cache_percent;
     enum tiers_policy policy;
@@ -231,7 +233,7 @@ static void give_counts(struct planner *p)
     p->scores = NULL;
 }
 
-/* Scores that need no batches. The sums of an expectation are those of the sampled ones. */
+/* Scores that need no batches. The sums of an expectation are those of the sampled ones, of an epoch. */
 static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
 {
     const size_t rows = (size_t)p->in.key.hops + 1;
@@ -245,7 +247,8 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
                                          .fanout = p->in.key.fanout,
                                          .keep = p->in.algorithm.algorithm->keep_probability,
                                          .state = p->in.algorithm.state,
-                                         .memory_bytes = p->hotness_memory};
+                                         .memory_bytes = p->hotness_memory,
+                                         .threads = pst_team_cores()};
     const double begin = pst_now();
     p->scores = malloc(rows * (size_t)p->plan.vertices * sizeof *p->scores);
     if (p->scores == NULL)
@@ -256,7 +259,8 @@ static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
                                : pst_hotness_of_structure(p->hotness, &in, p->plan.seed, p->scores);
     for (int h = 0; expected && h <= in.hops && rc == PST_OK; h++)
         pst_hotness_scale(p->scores + h * p->plan.vertices, p->plan.vertices,
-                          (double)p->presample.drawn[h] / (double)p->plan.epochs, (double)in.batches);
+                          (double)p->presample.drawn[h] / (double)p->plan.sampled * (double)in.batches,
+                          (double)in.batches);
     pst_span(self, "hotness", begin, pst_now());
     return rc;
 }
@@ -340,7 +344,11 @@ static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, s
     struct pst_plan *plan = &p->plan;
     const double begin = pst_now();
     plan->batches = (int64_t)p->in.seeds.batches * plan->epochs;
-    pst_rc rc = pst_presample_run(&p->presample, (uint64_t)plan->batches, &plan->max);
+    plan->sampled = counts_batches(p) || p->sizing_batches == 0
+                        ? plan->batches
+                        : pst_min_i64(plan->batches, p->sizing_batches * plan->epochs);
+    pst_rc rc =
+        pst_presample_run(&p->presample, (uint64_t)plan->sampled, (uint64_t)plan->batches, &plan->max);
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
@@ -397,7 +405,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
     pst_doing(self, PST_DOES_BATCHES, 0, 0);
     if (rc != PST_OK)
         return rc;
-    pst_count(self, (uint64_t)p->plan.batches, 0);
+    pst_count(self, (uint64_t)p->plan.sampled, 0);
     rc = pst_planner_report(self, &p->plan, reuse[0] != '\0');
     if (rc == PST_OK && p->policy != ROWS && reuse[0] == '\0')
         rc = is_shared(p) ? pst_planner_shared_report(&p->shared, self, p->in.ds.stride_bytes)
@@ -440,6 +448,14 @@ static const struct pst_param_desc params[] = {
      .min = 1,
      .max = 1000,
      .help = "epochs to pre-sample; more make slots, and hotness that is counted, more certain"},
+    {.name = "sizing_batches",
+     .type = PST_PARAM_INT,
+     .into = PST_INTO(struct planner, sizing_batches),
+     .def = "32",
+     .min = 0,
+     .max = INT32_MAX,
+     .help = "batches of an epoch, evenly spread, that are pre-sampled to size slots, if hotness is not "
+             "counted in batches; 0: all"},
     {.name = "hotness",
      .type = PST_PARAM_ENUM,
      .into = PST_INTO(struct planner, hotness),

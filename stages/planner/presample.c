@@ -241,14 +241,15 @@ static pst_rc note_batch(struct pst_presample *ps, const struct pst_minibatch_si
     return PST_OK;
 }
 
-pst_rc pst_presample_run(struct pst_presample *ps, uint64_t batches, struct pst_minibatch_size *most)
+pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t batches,
+                         struct pst_minibatch_size *most)
 {
     const bool count = ps->counts != NULL;
     *most = (struct pst_minibatch_size){
         .hops = ps->in->key.hops, .weights = ps->bound.weights, .relations = ps->bound.relations};
     ps->noted = 0;
-    ps->number = batches;
-    const pst_rc rc = draw_batches(ps, batches, batches, count, note_batch, most);
+    ps->number = number;
+    const pst_rc rc = draw_batches(ps, number, batches, count, note_batch, most);
     return rc == PST_OK && count ? fetch(ps, ps->counts, ps->device_counts, counts_bytes(ps)) : rc;
 }
 

@@ -57,9 +57,10 @@ pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, stru
                           const struct pst_presample_options *options);
 void pst_presample_close(struct pst_presample *ps);
 
-/* Draws the first `batches` batches, and counts them if that was asked for. *most gets the largest count of
- * any batch, for each hop. */
-pst_rc pst_presample_run(struct pst_presample *ps, uint64_t batches, struct pst_minibatch_size *most);
+/* Draws `number` of the first `batches` batches, evenly spread, and counts them if that was asked for. *most
+ * gets the largest count of any of them, for each hop. */
+pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t batches,
+                         struct pst_minibatch_size *most);
 
 /* Predicts the hit rate of a cache of the `cached` vertices with the highest counts, from some of the batches
  * that were counted. */

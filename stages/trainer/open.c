@@ -140,7 +140,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
         return rc;
     c->in = t->learned ? t->input_dim : t->ds.feature_dim;
     c->seed = pst_seed(self);
-    c->threads = t->threads > 0 ? t->threads : pst_gnn_team_cores();
+    c->threads = t->threads > 0 ? t->threads : pst_team_cores();
     const uint64_t slot_bytes = pst_slot_bytes(self, pst_port(self, "batch"));
     /* For each vertex, a slot has a row of features; without features, the vertex's id. If features may be in
      * a cache, it has the id and the number of the row. */

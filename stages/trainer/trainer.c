@@ -561,7 +561,7 @@ static const struct pst_param_desc params[] = {
           .help = "epochs between checkpoints; 0: only when stopped"),
     PARAM("keep", INT, keep, "3", .min = 1, .max = 1000,
           .help = "how many of the latest checkpoints are kept, besides the best one"),
-    PARAM("threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,
+    PARAM("threads", INT, threads, "0", .max = PST_TEAM_MAX,
           .help = "threads that train; 0: one per core that the stage may use. Results do not depend on it"),
     PARAM("grains", INT, grain_count, "1", .min = 1, .max = PST_MINIBATCH_GRAINS_MAX,
           .equals = "batch.grains",

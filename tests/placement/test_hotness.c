@@ -54,7 +54,8 @@ static void open_world(struct world *w, int64_t batch, int hops, const int64_t *
                                        .fanout = w->fanout,
                                        .keep = w->algorithm.algorithm->keep_probability,
                                        .state = w->algorithm.state,
-                                       .memory_bytes = 1 << 20};
+                                       .memory_bytes = 1 << 20,
+                                       .threads = 1};
 }
 
 /* Each vertex other than the first is in exactly one list, that of a lower vertex, perhaps twice. Then the
@@ -238,6 +239,7 @@ static void memory_changes_no_score(void **unused)
     const uint64_t limits[] = {0, 1, 50000, 8 * (N - 1), 8 * N, UINT64_MAX};
     for (int i = 0; i < 6; i++) {
         w.in.memory_bytes = limits[i];
+        w.in.threads = i + 1;
         memset(again, 0xff, sizeof again);
         assert_int_equal(pst_hotness_analytic(&w.in, again), PST_OK);
         assert_memory_equal(again, scores, sizeof scores);
@@ -304,8 +306,10 @@ static void a_file_gives_the_same(void **unused)
         assert_int_equal(pst_array_open(&file, write_indices(w.indices, PST_I32, w.graph.edges)), PST_OK);
         w.graph.indices = NULL;
         w.in.file = &file;
-        assert_int_equal(pst_hotness_analytic(&w.in, again), PST_OK);
-        assert_memory_equal(again, scores, (size_t)(w.hops + 1) * V * sizeof *scores);
+        for (w.in.threads = 1; w.in.threads <= 3; w.in.threads++) {
+            assert_int_equal(pst_hotness_analytic(&w.in, again), PST_OK);
+            assert_memory_equal(again, scores, (size_t)(w.hops + 1) * V * sizeof *scores);
+        }
         assert_int_equal(truncate(file.path, PST_PAGE + 8), 0);
         if (settings[i].fanout[0] != 0)
             assert_int_equal(pst_hotness_analytic(&w.in, again), PST_E_IO);

@@ -54,6 +54,7 @@ static void setup(struct fixture *f)
         .seed = UINT64_MAX - 5,
         .epochs = 3,
         .batches = 12,
+        .sampled = 5,
         .max = {.hops = 2, .n = {32, 70, 99}, .edges = {320, 900}},
         .predicted_hit_rate = 0.625,
         .max_misses = 61,
@@ -157,6 +158,7 @@ static void what_is_written_is_read(void **state)
     assert_true(back.seed == f.plan.seed);
     assert_int_equal(back.epochs, 3);
     assert_int_equal(back.batches, 12);
+    assert_int_equal(back.sampled, 5);
     assert_memory_equal(&back.max, &f.plan.max, sizeof back.max);
     assert_true(back.predicted_hit_rate == 0.625);
     assert_int_equal(back.max_misses, 61);
@@ -264,8 +266,8 @@ static void damaged_plans_are_refused(void **state)
 {
     (void)state;
     static const char *const edits[][3] = {
-        {"\"version\": 7", "\"version\": 2", "version"},
-        {"\"version\": 7,", "", "version"},
+        {"\"version\": 8", "\"version\": 2", "version"},
+        {"\"version\": 8,", "", "version"},
         {"\"dataset\": \"0123456789abcdef\"", "\"dataset\": 5", "dataset"},
         {"0123456789abcdef", "0123456789abcdef0", "dataset"},
         {"\"vertices\": 100", "\"vertices\": -1", "vertices"},
@@ -281,6 +283,7 @@ static void damaged_plans_are_refused(void **state)
         {"00112233445566ff", "00112233445566ff0", "hotness_id"},
         {"\"seed\": \"f", "\"seed\": \"x", "seed"},
         {"\"epochs\": 3", "\"epochs\": 0", "epochs"},
+        {"\"sampled\": 5", "\"sampled\": 13", "sampled"},
         {"70", "170", "vertices"},
         {"70", "7", "vertices"},
         {"320", "-1", "edges"},

@@ -206,24 +206,24 @@ static void test_team(void **state)
     (void)state;
     static struct counted c;
     for (int threads = 1; threads <= 5; threads += 2) {
-        struct pst_gnn_team *team;
-        assert_int_equal(pst_gnn_team_new(&team, threads), PST_OK);
+        struct pst_team *team;
+        assert_int_equal(pst_team_new(&team, threads), PST_OK);
         memset(&c, 0, sizeof c);
         for (int job = 0; job < 2000; job++) {
-            pst_gnn_team_run(team, count_task, &c, job % 7);
+            pst_team_run(team, count_task, &c, job % 7);
             if (job % 500 == 0)
                 usleep(2000);
         }
-        pst_gnn_team_run(team, count_task, &c, 1000);
+        pst_team_run(team, count_task, &c, 1000);
         for (int t = 0; t < 1000; t++) {
             int64_t want = 1;
             for (int job = 0; job < 2000; job++)
                 want += t < job % 7;
             assert_int_equal(c.times[t], want);
         }
-        pst_gnn_team_free(team);
+        pst_team_free(team);
     }
-    assert_true(pst_gnn_team_cores() >= 1);
+    assert_true(pst_team_cores() >= 1);
 }
 
 static void test_refusals(void **state)

@@ -17,7 +17,7 @@
 #include "stages/lib/gnn/pass.h"
 #include "stages/lib/gnn/spill/spill_rows.h"
 #include "stages/lib/gnn/state.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -173,7 +173,8 @@ static pst_rc compute(struct bench *b)
                                          .fanout = b->fanout,
                                          .keep = b->algorithm.algorithm->keep_probability,
                                          .state = b->algorithm.state,
-                                         .memory_bytes = MEMORY};
+                                         .memory_bytes = MEMORY,
+                                         .threads = 1};
     const double begin = pst_now();
     rc = all != NULL ? pst_hotness_analytic(&in, all) : no_memory("hotness");
     b->seconds[ANALYTIC] = pst_now() - begin;

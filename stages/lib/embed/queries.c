@@ -194,14 +194,14 @@ static void finish_queries(void *arg, int64_t task, int worker)
 static double train_tile(struct tile *a)
 {
     const struct job *j = a->t.j;
-    struct pst_gnn_team *team = j->w->team;
+    struct pst_team *team = j->w->team;
     const int64_t shares = (a->m + SHARE - 1) / SHARE;
     double loss = 0;
-    pst_gnn_team_run(team, make_queries, a, shares);
-    pst_gnn_team_run(team, score_block, a, blocks(j));
-    pst_gnn_team_run(team, lose, a, shares);
-    pst_gnn_team_run(team, differentiate, a, ranges(j));
-    pst_gnn_team_run(team, finish_queries, a, shares);
+    pst_team_run(team, make_queries, a, shares);
+    pst_team_run(team, score_block, a, blocks(j));
+    pst_team_run(team, lose, a, shares);
+    pst_team_run(team, differentiate, a, ranges(j));
+    pst_team_run(team, finish_queries, a, shares);
     for (int64_t i = 0; i < a->m; i++)
         loss += j->losses[i];
     return loss;

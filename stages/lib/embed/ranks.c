@@ -206,7 +206,7 @@ pst_rc pst_embed_count_block(enum pst_k_embed_similarity similarity, const pst_r
     if (!prepare(&r))
         return pst_fail(PST_E_NOMEM, "out of memory: cannot rank among %lld candidates (use more partitions)",
                         (long long)c->n);
-    pst_gnn_team_run(w->team, count_tile, &r, (m + TILE_QUERIES - 1) / TILE_QUERIES);
+    pst_team_run(w->team, count_tile, &r, (m + TILE_QUERIES - 1) / TILE_QUERIES);
     return PST_OK;
 }
 

@@ -339,7 +339,7 @@ static void sum_vertices(struct job *j)
     j->to = b->node_grads;
     j->count = b->n;
     j->width = j->plan->d;
-    pst_gnn_team_run(j->w->team, sum_rows, j, (b->n + SUM_ROWS - 1) / SUM_ROWS);
+    pst_team_run(j->w->team, sum_rows, j, (b->n + SUM_ROWS - 1) / SUM_ROWS);
 }
 
 static void sum_relations(struct job *j)
@@ -362,7 +362,7 @@ static void sum_relations(struct job *j)
     j->to = b->relation_grads;
     j->count = b->touched_n;
     j->width = j->dr;
-    pst_gnn_team_run(j->w->team, sum_rows, j, (b->touched_n + SUM_ROWS - 1) / SUM_ROWS);
+    pst_team_run(j->w->team, sum_rows, j, (b->touched_n + SUM_ROWS - 1) / SUM_ROWS);
 }
 
 pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch *b,
@@ -392,7 +392,7 @@ pst_rc pst_embed_step(const struct pst_embed_plan *plan, struct pst_embed_batch 
     if (pst_embed_has_queries(&j)) {
         *loss = pst_embed_train_queries(&j);
     } else {
-        pst_gnn_team_run(w->team, train_side, &j, tasks(b));
+        pst_team_run(w->team, train_side, &j, tasks(b));
         for (int64_t t = 0; t < tasks(b); t++)
             *loss += j.losses[t];
     }

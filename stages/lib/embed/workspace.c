@@ -23,7 +23,7 @@ pst_rc pst_embed_workspace_new(struct pst_embed_workspace **made, int threads)
     *made = NULL;
     if (!w)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot make a workspace for embeddings");
-    const pst_rc rc = pst_gnn_team_new(&w->team, threads);
+    const pst_rc rc = pst_team_new(&w->team, threads);
     if (rc != PST_OK) {
         free(w);
         return rc;
@@ -45,7 +45,7 @@ void pst_embed_workspace_free(struct pst_embed_workspace *w)
         for (size_t k = 0; k < BUFFERS; k++)
             free(all[k]->at);
     }
-    pst_gnn_team_free(w->team);
+    pst_team_free(w->team);
     free(w->vertex_entries.at);
     free(w->relation_entries.at);
     free(w->start.at);

@@ -4,7 +4,7 @@
 #define PST_EMBED_WORKSPACE_H
 
 #include "stages/lib/embed/embed.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 
 struct buffer {
     void *at;
@@ -16,8 +16,8 @@ struct scratch { /* of a worker */
 };
 
 struct pst_embed_workspace {
-    struct pst_gnn_team *team;
-    struct scratch scratch[PST_GNN_TEAM_MAX];
+    struct pst_team *team;
+    struct scratch scratch[PST_TEAM_MAX];
     struct buffer vertex_entries, relation_entries; /* gradients */
     struct buffer start, entry, row, losses;
 };

@@ -161,7 +161,7 @@ static pst_rc measure(struct pst_gnn_eval *eval, const struct pst_gnn_model *mod
     }
     struct ranking r = {eval, m,
                         (double *)(void *)(eval->ranking + (size_t)eval->threads * eval->rank_bytes)};
-    pst_gnn_team_run(model->team, rank_task, &r, m->columns);
+    pst_team_run(model->team, rank_task, &r, m->columns);
     eval->metric_of[split] = known(pst_metric_mean(r.figures, m->columns));
     return PST_OK;
 }

@@ -84,7 +84,7 @@ int64_t pst_gnn_eval_rows_of_task(const struct pst_gnn_eval_job *job, int64_t ta
 /* Keeps the first failure of a job's tasks for the thread that runs the job. */
 void pst_gnn_eval_task_ends(struct pst_gnn_eval *eval, pst_rc rc);
 /* Runs a task for each block of the job's vertices. Fails as the first task that failed. */
-PST_MUST_USE pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task);
+PST_MUST_USE pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_team_task *task);
 /* Begins to show the progress of a layer; layer -1: of no layer. */
 void pst_gnn_eval_begin(struct pst_gnn_eval *eval, const char *what, int layer, uint64_t total, bool bytes);
 /* Reads a block of features. */

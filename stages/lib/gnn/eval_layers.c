@@ -32,11 +32,11 @@ void pst_gnn_eval_task_ends(struct pst_gnn_eval *eval, pst_rc rc)
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task)
+pst_rc pst_gnn_eval_run_job(struct pst_gnn_eval_job *job, pst_team_task *task)
 {
     struct pst_gnn_eval_failure *f = &job->eval->failure;
     atomic_store(&f->there, false);
-    pst_gnn_team_run(job->model->team, task, job, (job->rows + PST_GNN_EVAL_BLOCK - 1) / PST_GNN_EVAL_BLOCK);
+    pst_team_run(job->model->team, task, job, (job->rows + PST_GNN_EVAL_BLOCK - 1) / PST_GNN_EVAL_BLOCK);
     return atomic_load(&f->there) ? pst_fail(f->rc, "%s", f->text) : PST_OK;
 }
 

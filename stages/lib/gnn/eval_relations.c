@@ -40,7 +40,7 @@ static void add_product(const struct pst_gnn_eval_job *job, int k, const pst_rea
 }
 
 /* Runs a job over vertices first..first+rows, in parts between which progress is shown. */
-static pst_rc run_all(struct pst_gnn_eval_job *job, pst_gnn_task_fn *task, int64_t first, int64_t rows)
+static pst_rc run_all(struct pst_gnn_eval_job *job, pst_team_task *task, int64_t first, int64_t rows)
 {
     const int64_t batch = (int64_t)job->eval->threads * BATCH_BLOCKS * PST_GNN_EVAL_BLOCK;
     pst_rc rc = PST_OK;

@@ -43,7 +43,7 @@ struct pst_gnn_kind {
     /* Takes what a layer needs besides what all layers need. NULL: nothing. */
     void (*take)(const struct pst_gnn_model *model, struct pst_gnn_pass *pass, int l);
     /* Task l of a pass, before the first layer. NULL: nothing. */
-    pst_gnn_task_fn *prepare;
+    pst_team_task *prepare;
     /* What follows the product of rows at..at+n with the layer's weight for neighbours. NULL: nothing. */
     void (*projected)(const struct step *s, int l, int64_t at, int64_t n);
     /* Before the tasks of a layer. NULL: nothing. */
@@ -94,7 +94,7 @@ void pst_gnn_weigh_term_task(void *step, int64_t k, int worker);
 /* Adds some columns of the gradients of the means of the first `terms` terms to that of the input. */
 void pst_gnn_scatter_terms(const struct step *s, int terms, int64_t at, int64_t columns, int worker);
 /* The gradient of the input: clears it, runs a task for each group of columns, and enters the layer below. */
-void pst_gnn_input_of_terms(struct step *s, pst_gnn_task_fn *scatter);
+void pst_gnn_input_of_terms(struct step *s, pst_team_task *scatter);
 
 /* layer_rgat.c: the weights of R-GAT's relation of the k-th term, in one of the model's flat arrays. */
 struct pst_gnn_attention {

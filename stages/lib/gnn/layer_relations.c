@@ -278,7 +278,7 @@ static void enter_below_task(void *arg, int64_t block, int worker)
     pst_gnn_enter_below(s, block, at, n, worker);
 }
 
-void pst_gnn_input_of_terms(struct step *s, pst_gnn_task_fn *scatter)
+void pst_gnn_input_of_terms(struct step *s, pst_team_task *scatter)
 {
     const int64_t blocks = blocks_of(s->model, s->pass->src[s->l]), columns = s->model->grain.columns;
     run_tasks(s, clear_task, blocks);

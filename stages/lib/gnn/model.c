@@ -353,7 +353,7 @@ static pst_rc take_all(struct pst_gnn_model *model)
     if (rc == PST_OK && pst_gnn_model_on_device(model))
         rc = take_device(model);
     if (rc == PST_OK)
-        rc = pst_gnn_team_new(&model->team, model->config.threads);
+        rc = pst_team_new(&model->team, model->config.threads);
     if (rc != PST_OK)
         return rc;
     fill_weights(model);
@@ -410,7 +410,7 @@ pst_rc pst_gnn_model_init(struct pst_gnn_model *model, const struct pst_gnn_conf
 
 void pst_gnn_model_release(struct pst_gnn_model *model)
 {
-    pst_gnn_team_free(model->team);
+    pst_team_free(model->team);
     for (int i = 0; i < PST_GNN_FACTORS * PST_GNN_LAYERS_MAX; i++)
         if (model->factor[i / PST_GNN_FACTORS][i % PST_GNN_FACTORS])
             model->twin->factor_free(model->factor[i / PST_GNN_FACTORS][i % PST_GNN_FACTORS]);
@@ -511,10 +511,10 @@ void pst_gnn_model_forget(struct pst_gnn_model *model)
     (void)model->twin->fill(model->q, model->on.grad, 0, (size_t)model->size * sizeof *model->grad);
 }
 
-void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job, int64_t tasks)
+void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_team_task *task, void *job, int64_t tasks)
 {
     if (!pst_gnn_model_on_device(model)) {
-        pst_gnn_team_run(model->team, task, job, tasks);
+        pst_team_run(model->team, task, job, tasks);
         return;
     }
     for (int64_t i = 0; i < tasks; i++)

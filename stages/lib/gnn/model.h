@@ -15,7 +15,7 @@
 #include "common/slots/minibatch.h"
 #include "common/util/dtype.h"
 #include "stages/lib/device/device.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 #include "stages/lib/gnn/types/types.h"
 
 #define PST_GNN_LAYERS_MAX PST_HOPS_MAX
@@ -161,7 +161,7 @@ struct pst_gnn_model {
     struct pst_gnn_open open;
     /* The weights in the form in which the twin multiplies, during a pass; NULL if it has no such form. */
     struct pst_twin_factor *factor[PST_GNN_LAYERS_MAX][PST_GNN_FACTORS];
-    struct pst_gnn_team *team;
+    struct pst_team *team;
     struct pst_gnn_work_time *spent; /* by each thread of the team, in the passes that are timed */
     int64_t passes, timed;           /* so far: all passes; those whose times are in `spent` */
     bool timing;                     /* the present pass is timed; updates always are */
@@ -267,8 +267,7 @@ int64_t pst_gnn_model_add(struct pst_gnn_model *model, int layer, const char *wh
 
 /* Runs a job's tasks: by the team, or, on a device, one after the other, because a queue belongs to one
  * thread. */
-PST_API void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_gnn_task_fn *task, void *job,
-                                 int64_t tasks);
+PST_API void pst_gnn_model_tasks(struct pst_gnn_model *model, pst_team_task *task, void *job, int64_t tasks);
 
 /* From one row of this width to the next, in elements: rows begin on a cache line. */
 static inline int64_t pst_gnn_width(int64_t dim)

@@ -76,7 +76,7 @@ static inline int64_t rows_of(const struct pst_gnn_model *model, int64_t block, 
     return pst_min_i64(model->grain.rows, rows - *at);
 }
 
-static inline void run_tasks(struct step *s, pst_gnn_task_fn *task, int64_t tasks)
+static inline void run_tasks(struct step *s, pst_team_task *task, int64_t tasks)
 {
     pst_gnn_model_tasks(s->model, task, s, tasks);
 }

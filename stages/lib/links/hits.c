@@ -149,7 +149,7 @@ void pst_links_hits_measure(struct pst_links_hits *h, const struct pst_gnn_model
             continue;
         for (int n = 0; n < 2; n++) {
             struct scoring s = {h, model, array_of(h->ds, split, n), h->score[n]};
-            pst_gnn_team_run(model->team, score_task, &s, (s.pairs->shape[0] + BLOCK - 1) / BLOCK);
+            pst_team_run(model->team, score_task, &s, (s.pairs->shape[0] + BLOCK - 1) / BLOCK);
         }
         h->of[split] = pst_links_hits_share(h->score[0], array_of(h->ds, split, false)->shape[0], h->score[1],
                                             array_of(h->ds, split, true)->shape[0], h->k);

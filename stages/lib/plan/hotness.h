@@ -58,11 +58,12 @@ struct pst_hotness_input {
     double (*keep)(const void *state, int64_t degree, int64_t copies, int64_t fanout);
     const void *state;
     uint64_t memory_bytes; /* for sums, besides the scores. With less memory, a hop takes more passes */
+    int threads;           /* that compute an expectation, 1 to PST_TEAM_MAX */
 };
 
-/* Computes the expectation. The scores do not depend on memory_bytes. PST_E_FORMAT: the topology is damaged;
- * the message names the vertex. PST_E_IO: the file cannot be read. PST_E_ARG: `keep` returned something that
- * is not a probability. PST_E_NOMEM.
+/* Computes the expectation. The scores do not depend on memory_bytes or threads. PST_E_FORMAT: the topology
+ * is damaged; the message names the vertex. PST_E_IO: the file cannot be read. PST_E_ARG: `keep` returned
+ * something that is not a probability. PST_E_NOMEM.
  */
 PST_API PST_MUST_USE pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores);
 

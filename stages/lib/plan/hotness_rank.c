@@ -7,18 +7,23 @@
 #include "common/error.h"
 #include "common/util/rng.h"
 #include "stages/lib/plan/hotness.h"
-#include "stages/lib/plan/hotness_impl.h"
 
 #define DAMPING 0.85
 #define CHANGE_MAX 1e-6 /* the sum of the absolute changes of a round, at the end */
 #define ROUNDS_MAX 1000 /* the change falls by DAMPING in a round, so 100 are enough */
+
+static int64_t neighbour(const struct pst_csc *graph, int64_t edge)
+{
+    return graph->index_bytes == 4 ? ((const int32_t *)graph->indices)[edge]
+                                   : ((const int64_t *)graph->indices)[edge];
+}
 
 static pst_rc check_list(const struct pst_csc *graph, int64_t v)
 {
     const int64_t begin = graph->indptr[v], end = graph->indptr[v + 1];
     bool right = begin >= 0 && begin <= end && end <= graph->edges;
     for (int64_t e = begin; right && e < end; e++)
-        right = pst_hotness_neighbour(graph, e) >= 0 && pst_hotness_neighbour(graph, e) < graph->vertices;
+        right = neighbour(graph, e) >= 0 && neighbour(graph, e) < graph->vertices;
     return right ? PST_OK
                  : pst_fail(PST_E_FORMAT,
                             "vertex %" PRId64
@@ -38,7 +43,7 @@ static void spread(const struct pst_csc *graph, const double *now, double *next,
             *lost += now[v];
         else if (now[v] > 0)
             for (int64_t e = begin; e < end; e++)
-                next[pst_hotness_neighbour(graph, e)] += now[v] / (double)(end - begin);
+                next[neighbour(graph, e)] += now[v] / (double)(end - begin);
     }
 }
 
@@ -84,7 +89,7 @@ static void degree(const struct pst_csc *graph, float *row)
     memset(row, 0, (size_t)graph->vertices * sizeof *row);
     for (int64_t v = 0; v < graph->vertices; v++)
         for (int64_t e = graph->indptr[v]; e < graph->indptr[v + 1]; e++)
-            row[pst_hotness_neighbour(graph, e)] += 1;
+            row[neighbour(graph, e)] += 1;
 }
 
 static void random_scores(uint64_t seed, int64_t vertices, float *row)

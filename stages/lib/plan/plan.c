@@ -96,7 +96,8 @@ static json_t *plan_to_json(const struct pst_plan *plan)
     char seed[DIGEST_BYTES];
     (void)snprintf(seed, sizeof seed, "%016" PRIx64, plan->seed);
     return json_pack(
-        "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:{s:o, s:o, s:b, s:b}, "
+        "{s:i, s:s, s:I, s:s, s:o, s:s, s:I, s:s, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:{s:o, s:o, s:b, "
+        "s:b}, "
         "s:{s:I, "
         "s:I, "
         "s:s, s:f, s:I, s:o, s:o}}",
@@ -104,13 +105,13 @@ static json_t *plan_to_json(const struct pst_plan *plan)
         key->split, "fanout", json_ints(key->fanout, key->hops), "fanouts", key->fanouts, "batch",
         (json_int_t)key->batch, "algorithm", key->algorithm, "options", key->options, "replace",
         (int)key->replace, "hotness", key->hotness, "hotness_id", key->hotness_id, "seed", seed, "epochs",
-        (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "max", "vertices",
-        json_ints(plan->max.n, key->hops + 1), "edges", json_ints(plan->max.edges, key->hops), "weights",
-        (int)plan->max.weights, "relations", (int)plan->max.relations, "cache", "gpu_budget_bytes",
-        (json_int_t)key->gpu_budget_bytes, "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy",
-        key->policy, "predicted_hit_rate", plan->predicted_hit_rate, "max_misses",
-        (json_int_t)plan->max_misses, "rows", tiers_to_json(&plan->rows), "lists",
-        tiers_to_json(&plan->lists));
+        (json_int_t)plan->epochs, "batches", (json_int_t)plan->batches, "sampled", (json_int_t)plan->sampled,
+        "max", "vertices", json_ints(plan->max.n, key->hops + 1), "edges",
+        json_ints(plan->max.edges, key->hops), "weights", (int)plan->max.weights, "relations",
+        (int)plan->max.relations, "cache", "gpu_budget_bytes", (json_int_t)key->gpu_budget_bytes,
+        "budget_bytes", (json_int_t)key->cache_budget_bytes, "policy", key->policy, "predicted_hit_rate",
+        plan->predicted_hit_rate, "max_misses", (json_int_t)plan->max_misses, "rows",
+        tiers_to_json(&plan->rows), "lists", tiers_to_json(&plan->lists));
 }
 
 /* begin: where each of n replicas begins. Returns how many ids each has. */
@@ -272,6 +273,7 @@ static void parse_key(struct reader *r, const json_t *root, struct pst_plan *pla
     plan->seed = get_hex(r, root, "seed");
     plan->epochs = get_int(r, root, "epochs", 1, INT32_MAX);
     plan->batches = get_int(r, root, "batches", 1, INT64_MAX);
+    plan->sampled = get_int(r, root, "sampled", 1, plan->batches);
 }
 
 static void parse_max(struct reader *r, const json_t *root, struct pst_plan *plan)

@@ -15,7 +15,7 @@
 
 PST_BEGIN_DECLS
 
-#define PST_PLAN_VERSION 7
+#define PST_PLAN_VERSION 8
 #define PST_PLAN_REPLICAS_MAX 16 /* as many as a pipeline can have (stage.h) */
 #define PST_PLAN_OPTIONS_BYTES 256
 #define PST_PLAN_POLICY_BYTES 96
@@ -70,7 +70,8 @@ struct pst_plan {
     int64_t vertices;
     uint64_t seed;                 /* of the pre-sampling; only an oracle uses the run's */
     int64_t epochs;                /* pre-sampled */
-    int64_t batches;               /* pre-sampled */
+    int64_t batches;               /* of these epochs */
+    int64_t sampled;               /* batches that were pre-sampled, at most `batches` */
     struct pst_minibatch_size max; /* the largest count of any batch, for each hop */
     double predicted_hit_rate;     /* of the rows in both tiers */
     int64_t max_misses;            /* of rows, of any of some later batches; -1: unknown */

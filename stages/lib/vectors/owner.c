@@ -519,7 +519,7 @@ static pst_rc open_relations(struct pst_vectors_owner *s)
 
 pst_rc pst_vectors_owner_open(struct pst_vectors_owner *s, uint64_t slot_bytes, uint64_t *total)
 {
-    const int threads = s->threads > 0 ? (int)s->threads : pst_gnn_team_cores();
+    const int threads = s->threads > 0 ? (int)s->threads : pst_team_cores();
     s->slot_bytes = slot_bytes;
     s->best.batch = UINT64_MAX;
     pst_rc rc = make_schedule(s);

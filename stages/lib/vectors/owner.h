@@ -200,7 +200,7 @@ PST_API PST_MUST_USE pst_rc pst_vectors_owner_report(const struct pst_vectors_ow
                                 .choices = "mean|optimistic|pessimistic",                                    \
                                 .help = "the rank of a true end among equal scores"),                        \
         PST_VECTORS_OWNER_PARAM(                                                                             \
-            S, M, "threads", INT, threads, "0", .max = PST_GNN_TEAM_MAX,                                     \
+            S, M, "threads", INT, threads, "0", .max = PST_TEAM_MAX,                                         \
             .help =                                                                                          \
                 "threads that gather, update and evaluate; 0: one per core that the stage may use. Results " \
                 "do not depend "                                                                             \

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/stage.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 #include "common/store/checkpoint.h"
 #include "stages/lib/vectors/commit.h"
 
@@ -90,8 +90,7 @@ pst_rc pst_relations_open(struct pst_relations *e, const char *checkpoint, struc
         return rc;
     return pst_device_is_cuda(device)
                ? pst_relations_open_device(e, slot_bytes)
-               : pst_embed_workspace_new(&e->workspace,
-                                         e->threads > 0 ? (int)e->threads : pst_gnn_team_cores());
+               : pst_embed_workspace_new(&e->workspace, e->threads > 0 ? (int)e->threads : pst_team_cores());
 }
 
 void pst_relations_close(struct pst_relations *e)

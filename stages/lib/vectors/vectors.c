@@ -52,7 +52,7 @@ void pst_vectors_init(struct pst_vectors *v, int block, int partition, uint64_t 
     for (int64_t task = 0; task < tasks_of(job.n) && v->aside; task++)
         init_rows(&job, task, 0);
     if (!v->aside)
-        pst_gnn_team_run(v->team, init_rows, &job, tasks_of(job.n));
+        pst_team_run(v->team, init_rows, &job, tasks_of(job.n));
 }
 
 uint64_t pst_vectors_bytes(const struct pst_vectors *v)
@@ -81,12 +81,12 @@ pst_rc pst_vectors_open(struct pst_vectors *v, int threads)
         v->block_of[p] = p == 0 && !v->parts ? 0 : -1;
     if (!v->place || !v->marked || !v->listed)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot list %zu vertices", rows);
-    return pst_gnn_team_new(&v->team, threads);
+    return pst_team_new(&v->team, threads);
 }
 
 void pst_vectors_close(struct pst_vectors *v)
 {
-    pst_gnn_team_free(v->team);
+    pst_team_free(v->team);
     pst_vectors_close_blocks(v);
     free(v->place);
     free(v->marked);
@@ -261,7 +261,7 @@ pst_rc pst_vectors_gather(struct pst_vectors *v, const struct pst_edge_batch *ed
     b.grads_at = b.rows_at + pst_align_up((uint64_t)listed * b.dim * sizeof(pst_real), PST_CACHE_LINE);
     b.bytes_used = b.grads_at + (uint64_t)listed * b.dim * sizeof(pst_real);
     struct gather job = {.v = v, .n = listed, .rows = pst_row_batch_at(slot, b.rows_at)};
-    pst_gnn_team_run(v->team, gather_rows, &job, tasks_of(listed));
+    pst_team_run(v->team, gather_rows, &job, tasks_of(listed));
     memcpy(slot, &b, sizeof b);
     *out = b;
     return PST_OK;
@@ -295,7 +295,7 @@ static void update_listed(struct pst_vectors *v, const struct pst_row_batch *b, 
 {
     struct update job = {
         .v = v, .grads = pst_row_batch_at(slot, b->grads_at), .n = b->nodes, .number = number};
-    pst_gnn_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
+    pst_team_run(v->team, update_rows, &job, tasks_of(b->nodes));
 }
 
 pst_rc pst_vectors_update_gathered(struct pst_vectors *v, const struct pst_row_batch *b, const char *slot)

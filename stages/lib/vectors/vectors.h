@@ -15,7 +15,7 @@
 #include "common/slots/row_batch.h"
 #include "stages/lib/device/device.h"
 #include "stages/lib/embed/embed.h"
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 #include "stages/lib/parts/parts.h"
 #include "stages/lib/vectors/relations_table.h"
 
@@ -38,7 +38,7 @@ struct pst_vectors {
     uint32_t mark;
     uint32_t *listed; /* the rows of the batch that was gathered last, or is updated, in the list's order */
     struct pst_relations_table *relations; /* lent with batches; NULL: they are the borrower's own */
-    struct pst_gnn_team *team;
+    struct pst_team *team;
     bool aside; /* another thread gathers and updates, with the team, while partitions come and go */
 };
 

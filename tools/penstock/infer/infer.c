@@ -84,7 +84,7 @@ static pst_rc one_option(struct args *a, int opt)
     case 'r': a->report = optarg; return PST_OK;
     case 's': a->split = optarg; return PST_OK;
     case 'l': return option_int("--layer", optarg, 1, PST_GNN_LAYERS_MAX, &a->layer);
-    case 't': return option_int("--threads", optarg, 1, PST_GNN_TEAM_MAX, &a->threads);
+    case 't': return option_int("--threads", optarg, 1, PST_TEAM_MAX, &a->threads);
     case 'm': return option_bytes("--memory", optarg, &a->memory);
     case 'L': a->logits = true; return PST_OK;
     case 'O': a->other = true; return PST_OK;
@@ -216,7 +216,7 @@ static pst_rc open_model(struct inference *in)
 {
     struct pst_gnn_training unused;
     struct pst_gnn_identity id;
-    in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_gnn_team_cores();
+    in->config.threads = in->args->threads > 0 ? (int)in->args->threads : pst_team_cores();
     in->config.types = &in->types;
     pst_rc rc = in->config.model >= PST_GNN_MODEL_KINDS ? pst_gnn_types_of(&in->types, &in->ds) : PST_OK;
     if (rc == PST_OK)

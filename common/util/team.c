@@ -1,6 +1,6 @@
 /* team.c: a task is taken by counting the ticket down, which fails if the job has changed. A job cannot
  * change while one of its tasks is held, so what a thread reads after taking a task belongs to that job. */
-#include "stages/lib/gnn/team.h"
+#include "common/util/team.h"
 #include "common/error.h"
 #include "common/util/signals.h"
 
@@ -27,7 +27,7 @@ static void wake(_Atomic uint32_t *word, int threads)
 }
 
 /* Takes and does one task. False: there was none to take. */
-static bool do_one(struct pst_gnn_team *team, int worker)
+static bool do_one(struct pst_team *team, int worker)
 {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     do {
@@ -43,8 +43,8 @@ static bool do_one(struct pst_gnn_team *team, int worker)
 
 static void *work(void *arg)
 {
-    const struct pst_gnn_team_member *me = arg;
-    struct pst_gnn_team *team = me->team;
+    const struct pst_team_member *me = arg;
+    struct pst_team *team = me->team;
     int idle = 0;
     for (;;) {
         const uint32_t job = atomic_load(&team->job);
@@ -67,16 +67,16 @@ static void *work(void *arg)
     }
 }
 
-static int start(struct pst_gnn_team *team, int i)
+static int start(struct pst_team *team, int i)
 {
-    team->member[i] = (struct pst_gnn_team_member){team, i + 1};
+    team->member[i] = (struct pst_team_member){team, i + 1};
     return pst_signals_thread(&team->thread[i], work, &team->member[i]);
 }
 
-pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
+pst_rc pst_team_new(struct pst_team **made, int threads)
 {
-    assert(threads >= 1 && threads <= PST_GNN_TEAM_MAX);
-    struct pst_gnn_team *team = aligned_alloc(PST_CACHE_LINE, sizeof *team);
+    assert(threads >= 1 && threads <= PST_TEAM_MAX);
+    struct pst_team *team = aligned_alloc(PST_CACHE_LINE, sizeof *team);
     *made = NULL;
     if (!team)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot start a team of %d threads", threads);
@@ -85,7 +85,7 @@ pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
         const int failed = start(team, team->threads - 1);
         if (failed) {
             const int number = team->threads + 1;
-            pst_gnn_team_free(team);
+            pst_team_free(team);
             return pst_fail(PST_E_NOMEM,
                             "cannot start thread %d of %d: %s (set the parameter `threads` to a lower value)",
                             number, threads, strerror(failed));
@@ -95,20 +95,20 @@ pst_rc pst_gnn_team_new(struct pst_gnn_team **made, int threads)
     return PST_OK;
 }
 
-void pst_gnn_team_free(struct pst_gnn_team *team)
+void pst_team_free(struct pst_team *team)
 {
     if (!team)
         return;
     atomic_store(&team->stop, true);
     atomic_fetch_add(&team->job, 1);
-    wake(&team->job, PST_GNN_TEAM_MAX);
+    wake(&team->job, PST_TEAM_MAX);
     for (int i = 0; i + 1 < team->threads; i++)
         (void)pthread_join(team->thread[i], NULL);
     free(team);
 }
 
 /* The caller sleeps, so that a worker that has lost its core can have this one. */
-static void wait_for_all(struct pst_gnn_team *team)
+static void wait_for_all(struct pst_team *team)
 {
     for (int i = 0; i < SPINS && atomic_load_explicit(&team->undone, memory_order_acquire) > 0; i++)
         __builtin_ia32_pause();
@@ -119,14 +119,10 @@ static void wait_for_all(struct pst_gnn_team *team)
     }
 }
 
-void pst_gnn_team_run(struct pst_gnn_team *team, pst_gnn_task_fn *task, void *job, int64_t tasks)
+void pst_team_begin(struct pst_team *team, pst_team_task *task, void *job, int64_t tasks)
 {
     assert(team->threads >= 1 && tasks >= 0 && tasks <= UINT32_MAX);
-    if (team->threads == 1 || tasks <= 1) {
-        for (int64_t i = 0; i < tasks; i++)
-            task(job, i, 0);
-        return;
-    }
+    assert(atomic_load_explicit(&team->undone, memory_order_relaxed) == 0);
     team->task = task;
     team->arg = job;
     team->tasks = (uint32_t)tasks;
@@ -135,16 +131,31 @@ void pst_gnn_team_run(struct pst_gnn_team *team, pst_gnn_task_fn *task, void *jo
     atomic_store(&team->ticket, (uint64_t)number << 32 | (uint64_t)tasks);
     atomic_store(&team->job, number);
     if (atomic_load(&team->asleep) > 0)
-        wake(&team->job, (int)pst_min_i64(tasks - 1, team->threads - 1));
+        wake(&team->job, (int)pst_min_i64(tasks, team->threads - 1));
+}
+
+void pst_team_end(struct pst_team *team)
+{
     while (do_one(team, 0))
         ;
     wait_for_all(team);
 }
 
-int pst_gnn_team_cores(void)
+void pst_team_run(struct pst_team *team, pst_team_task *task, void *job, int64_t tasks)
+{
+    if (team->threads == 1 || tasks <= 1) {
+        for (int64_t i = 0; i < tasks; i++)
+            task(job, i, 0);
+        return;
+    }
+    pst_team_begin(team, task, job, tasks);
+    pst_team_end(team);
+}
+
+int pst_team_cores(void)
 {
     cpu_set_t cores;
     if (sched_getaffinity(0, sizeof cores, &cores) != 0)
         return 1; /* on a machine with more than 1024 cores: fewer threads are better than none */
-    return (int)pst_max_i64(1, pst_min_i64(CPU_COUNT(&cores), PST_GNN_TEAM_MAX));
+    return (int)pst_max_i64(1, pst_min_i64(CPU_COUNT(&cores), PST_TEAM_MAX));
 }
