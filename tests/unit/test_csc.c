@@ -183,6 +183,50 @@ static void test_buckets_that_do_not_fit(void **state)
     }
 }
 
+/* A sample of sorted keys makes buckets that fit, so none is parted again. One of ids that come out wide does
+ * not hurt. */
+static void test_a_sample_divides_sorted_keys(void **state)
+{
+    (void)state;
+    enum { KEYS = 300000, STEP = 10000, SAMPLE = 2000 };
+    static int64_t high[PST_SORTER_BLOCK], low[PST_SORTER_BLOCK];
+    for (int i = 0; i < 8; i++) {
+        const bool sampled = i & 1, wide = i & 2;
+        const struct pst_sorter_spec spec = {
+            .dir = scratch, .memory_bytes = PST_SORTER_MEMORY_MIN, .threads = 1 + i / 4};
+        const int64_t far = wide ? (int64_t)1 << 32 : 0;
+        struct pst_sorter *s;
+        int64_t n, at = 0, distinct;
+        assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
+        assert_true(pst_sorter_needs_sample(s, KEYS));
+        assert_false(pst_sorter_needs_sample(s, KEYS / 1000));
+        for (int64_t k = 0; k < SAMPLE && sampled; k++) {
+            high[0] = k * (KEYS / SAMPLE) + (k > SAMPLE / 2 ? far : 0);
+            low[0] = 3;
+            assert_int_equal(pst_sorter_expect(s, high, low, 1), PST_OK);
+        }
+        for (int64_t first = 0; first < KEYS; first += STEP) {
+            for (int64_t k = 0; k < STEP; k++) {
+                high[k] = first + k + (first + k > KEYS / 2 ? far : 0);
+                low[k] = 3;
+            }
+            assert_int_equal(pst_sorter_add(s, high, low, NULL, STEP), PST_OK);
+        }
+        const int64_t parts = pst_sorter_parts(s);
+        assert_int_equal(pst_sorter_finish(s, &distinct), PST_OK);
+        assert_int_equal(distinct, KEYS);
+        if (sampled && !wide)
+            assert_int_equal(pst_sorter_parts(s), parts);
+        else
+            assert_true(pst_sorter_parts(s) > parts);
+        while (pst_sorter_next(s, high, low, NULL, &n) == PST_OK && n > 0)
+            for (int64_t k = 0; k < n; k++, at++)
+                assert_int_equal(high[k], at + (at > KEYS / 2 ? far : 0));
+        assert_int_equal(at, KEYS);
+        pst_sorter_free(s);
+    }
+}
+
 static void test_wide_and_tagged(void **state)
 {
     (void)state;
@@ -250,6 +294,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_any_memory_any_threads),
                                        cmocka_unit_test(test_wide_and_tagged),
                                        cmocka_unit_test(test_buckets_that_do_not_fit),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_ranks)};
+                                       cmocka_unit_test(test_a_sample_divides_sorted_keys),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_ranks)};
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

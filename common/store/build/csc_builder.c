@@ -217,6 +217,22 @@ bool pst_csc_builder_has_journal(const struct pst_csc_builder *c)
     return c->spec.build->journal.root != NULL;
 }
 
+bool pst_csc_builder_needs_sample(const struct pst_csc_builder *c, int64_t edges)
+{
+    return c->arcs == 0 && pst_sorter_needs_sample(c->sorter, c->spec.symmetrize ? 2 * edges : edges);
+}
+
+pst_rc pst_csc_builder_expect(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,
+                              int64_t n)
+{
+    pst_rc rc = PST_OK;
+    if (!c->spec.transpose || c->spec.symmetrize)
+        rc = pst_sorter_expect(c->sorter, target, source, n);
+    if (rc == PST_OK && (c->spec.transpose || c->spec.symmetrize))
+        rc = pst_sorter_expect(c->sorter, source, target, n);
+    return rc;
+}
+
 pst_rc pst_csc_builder_add(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,
                            const int32_t *tag, int64_t n)
 {

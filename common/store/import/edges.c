@@ -12,6 +12,9 @@
 
 #define AHEAD_BYTES (4 << 20) /* asked for at a time, this far before they are read */
 
+#define SAMPLE_PLACES 4096 /* of a sample of the edges: several for each bucket of the sorter */
+#define SAMPLE_RUN 8       /* edges that are taken at each */
+
 #define COLUMNS_MAX 3 /* source, relation, target */
 
 /* Reads blocks of an edge array through the page cache, not a mapping: what was read is not resident. Two
@@ -131,11 +134,16 @@ static void take_relations(struct edge_reader *r, int64_t first, int64_t n, stru
     }
 }
 
-static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
+static int64_t columns_of(const struct pst_import_edge_array *e)
+{
+    return e->shape == PST_EDGES_EX3 ? 3 : 2;
+}
+
+static pst_rc read_ids(struct edge_reader *r, int64_t first, int64_t n)
 {
     const struct pst_import_edge_array *e = r->e;
     bool wide = e->shape == PST_EDGES_2XE;
-    int64_t columns = e->shape == PST_EDGES_EX3 ? 3 : 2;
+    int64_t columns = columns_of(e);
     pst_rc rc = read_items(r, 0, wide ? first : columns * first, wide ? n : columns * n);
     if (rc == PST_OK && wide)
         rc = read_items(r, 1, e->edges + first, n);
@@ -143,6 +151,15 @@ static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct
         return rc;
     take(r->raw[0], e->a->dtype, 0, wide ? 1 : columns, r->source, n);
     take(r->raw[wide ? 1 : 0], e->a->dtype, wide ? 0 : columns - 1, wide ? 1 : columns, r->target, n);
+    return PST_OK;
+}
+
+static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
+{
+    const struct pst_import_edge_array *e = r->e;
+    const pst_rc rc = read_ids(r, first, n);
+    if (rc != PST_OK)
+        return rc;
     if (e->shape == PST_EDGES_EX3)
         take_relations(r, first, n, problems);
     else if (e->weights != NULL)
@@ -152,13 +169,18 @@ static pst_rc read_block(struct edge_reader *r, int64_t first, int64_t n, struct
     return PST_OK;
 }
 
+/* Ids must be below it. which: 0: sources, 1: targets. */
+static uint64_t limit_of(const struct pst_import_edge_array *e, int which)
+{
+    return (uint64_t)(e->limit[which] >= 0 ? e->limit[which] : PST_CSC_BUILDER_ID_MAX);
+}
+
 /* Ids of one block that are out of range go to the list of problems; the rest become the dataset's. */
 static void check_block(struct edge_reader *r, int64_t first, int64_t n, struct pst_problems *problems)
 {
     const struct pst_import_edge_array *e = r->e;
-    uint64_t limit[2], odd = 0;
-    for (int k = 0; k < 2; k++)
-        limit[k] = (uint64_t)(e->limit[k] >= 0 ? e->limit[k] : PST_CSC_BUILDER_ID_MAX);
+    const uint64_t limit[2] = {limit_of(e, 0), limit_of(e, 1)};
+    uint64_t odd = 0;
     for (int64_t i = 0; i < n; i++)
         odd |=
             (uint64_t)((uint64_t)r->source[i] >= limit[0]) | (uint64_t)((uint64_t)r->target[i] >= limit[1]);
@@ -197,6 +219,43 @@ pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_imp
     pst_import_tell_rest(problems, r.bad, e->a->path);
     if (e->weights != NULL || e->times != NULL)
         pst_import_tell_rest(problems, r.bad_tags, (e->weights != NULL ? e->weights : e->times)->path);
+    close_reader(&r);
+    return rc;
+}
+
+/* Asks the kernel to read the places of the sample, all at once. */
+static void prefetch_sample(const struct edge_reader *r)
+{
+    const struct pst_import_edge_array *e = r->e;
+    const bool wide = e->shape == PST_EDGES_2XE;
+    const int64_t item = (int64_t)pst_dtype_bytes(e->a->dtype), edge = (wide ? 1 : columns_of(e)) * item;
+    for (int64_t i = 0; i < SAMPLE_PLACES; i++) {
+        const int64_t at = (int64_t)e->a->data_at + i * (e->edges / SAMPLE_PLACES) * edge;
+        (void)posix_fadvise(r->fd[0], at, SAMPLE_RUN * edge, POSIX_FADV_WILLNEED);
+        if (wide)
+            (void)posix_fadvise(r->fd[1], at + e->edges * item, SAMPLE_RUN * edge, POSIX_FADV_WILLNEED);
+    }
+}
+
+/* Gives the topology a sample of the edges, from places all over the array. Ids out of range are left out;
+ * they are told later. */
+static pst_rc give_sample(const struct pst_import_edge_array *e, struct pst_csc_builder *csc)
+{
+    struct edge_reader r;
+    pst_rc rc = open_reader(&r, e);
+    if (rc == PST_OK)
+        prefetch_sample(&r);
+    for (int64_t i = 0; i < SAMPLE_PLACES && rc == PST_OK; i++) {
+        int64_t n = 0;
+        rc = read_ids(&r, i * (e->edges / SAMPLE_PLACES), SAMPLE_RUN);
+        for (int64_t k = 0; k < SAMPLE_RUN && rc == PST_OK; k++) {
+            r.source[n] = r.source[k];
+            r.target[n] = r.target[k];
+            n += (uint64_t)r.source[k] < limit_of(e, 0) && (uint64_t)r.target[k] < limit_of(e, 1);
+        }
+        if (rc == PST_OK)
+            rc = pst_csc_builder_expect(csc, r.source, r.target, n);
+    }
     close_reader(&r);
     return rc;
 }
@@ -280,6 +339,8 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
     pst_rc rc = pst_progress_add(progress, (uint64_t)counted.edges);
+    if (rc == PST_OK && e.edges >= SAMPLE_PLACES * SAMPLE_RUN && pst_csc_builder_needs_sample(csc, e.edges))
+        rc = give_sample(&e, csc);
     if (rc == PST_OK)
         rc = pst_import_edge_array_read(&e, add_counted, &counted, &im->problems, progress);
     if (rc == PST_OK)

@@ -190,17 +190,86 @@ pst_rc pst_sorter_start_scattering(struct pst_sorter *s)
     return rc == PST_OK ? start_workers(s) : rc;
 }
 
-/* The arena is full, or keys become wide: splitters are chosen from what is there. */
+static void put_keys(void *keys, bool wide, const int64_t *high, const int64_t *low, const int32_t *tag,
+                     int64_t n)
+{
+    uint64_t *narrow = keys;
+    wide_key *w = keys;
+    for (int64_t i = 0; i < n && !wide; i++)
+        narrow[i] = (uint64_t)high[i] << 32 | (uint64_t)low[i];
+    for (int64_t i = 0; i < n && wide; i++)
+        w[i] = (wide_key)(uint64_t)high[i] << 80 | (wide_key)(uint64_t)low[i] << 32 |
+               (tag != NULL ? (uint32_t)tag[i] : 0);
+}
+
+/* Largest id of a block, as unsigned: a negative one is the largest of all. */
+static uint64_t largest(const int64_t *high, const int64_t *low, int64_t n)
+{
+    uint64_t any = 0, max = 0;
+    for (int64_t i = 0; i < n; i++)
+        any |= (uint64_t)high[i] | (uint64_t)low[i];
+    if (any < NARROW_ID_MAX)
+        return any;
+    for (int64_t i = 0; i < n; i++) {
+        max = (uint64_t)high[i] > max ? (uint64_t)high[i] : max;
+        max = (uint64_t)low[i] > max ? (uint64_t)low[i] : max;
+    }
+    return max;
+}
+
+static size_t sample_max(const struct pst_sorter *s)
+{
+    return (size_t)SAMPLE_PER_BUCKET * pst_sorter_buckets(s);
+}
+
+bool pst_sorter_needs_sample(const struct pst_sorter *s, int64_t keys)
+{
+    return (uint64_t)keys >= s->slices * (s->slice_bytes / key_bytes(s->wide));
+}
+
+pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_t *low, int64_t n)
+{
+    const int64_t *const from[] = {high, low};
+    const size_t room = sample_max(s), take = clamp((uint64_t)n, 0, room - s->nexpected);
+    assert(!spilling(s) && !s->finished);
+    if (largest(high, low, n) > NARROW_ID_MAX)
+        return PST_OK; /* keys are narrow until one is not */
+    for (int i = 0; i < 2; i++) {
+        if (s->expected[i] == NULL)
+            s->expected[i] = malloc(room * sizeof *s->expected[i]);
+        if (s->expected[i] == NULL)
+            return pst_fail(PST_E_NOMEM, "out of memory: cannot take a sample of the edges");
+        memcpy(s->expected[i] + s->nexpected, from[i], take * sizeof **from);
+    }
+    s->nexpected += take;
+    return PST_OK;
+}
+
+/* Up to `want` keys as a sample: those that the caller gave, or some of the first slices. Returns how many.
+ */
+static size_t take_sample(const struct pst_sorter *s, size_t slices, char *sample, size_t want)
+{
+    const size_t item = key_bytes(s->slice[0].wide);
+    size_t all = (slices - 1) * (s->slice_bytes / item) + s->slice[slices - 1].n, n = 0;
+    if (s->nexpected > 0) {
+        put_keys(sample, s->slice[0].wide, s->expected[0], s->expected[1], NULL, (int64_t)s->nexpected);
+        return s->nexpected;
+    }
+    for (; n < want && n < all; n++)
+        memcpy(sample + n * item, s->arena + (n * all / (all < want ? all : want)) * item, item);
+    return n;
+}
+
+/* The arena is full, or keys become wide: splitters are chosen. */
 static pst_rc start_spilling(struct pst_sorter *s, size_t slices)
 {
-    size_t want = SAMPLE_PER_BUCKET * pst_sorter_buckets(s), item = key_bytes(s->slice[0].wide), n = 0;
-    size_t all = (slices - 1) * (s->slice_bytes / item) + s->slice[slices - 1].n;
+    size_t want = sample_max(s), item = key_bytes(s->slice[0].wide), n = 0;
     char *sample = malloc(want * item), *scratch = malloc(want * item);
     pst_rc rc = sample != NULL && scratch != NULL
                     ? PST_OK
                     : pst_fail(PST_E_NOMEM, "out of memory: cannot partition the edges");
-    for (; rc == PST_OK && n < want && n < all; n++)
-        memcpy(sample + n * item, s->arena + (n * all / (all < want ? all : want)) * item, item);
+    if (rc == PST_OK)
+        n = take_sample(s, slices, sample, want);
     if (rc == PST_OK)
         rc = pst_sorter_spill_make(&s->spill, s->spec.dir, s->spec.named);
     if (rc == PST_OK)
@@ -247,33 +316,6 @@ static pst_rc next_slice(struct pst_sorter *s)
     rc = rc == PST_OK ? failure_of(s) : rc;
     (void)pthread_mutex_unlock(&s->lock);
     return rc;
-}
-
-/* Largest id of a block, as unsigned: a negative one is the largest of all. */
-static uint64_t largest(const int64_t *high, const int64_t *low, int64_t n)
-{
-    uint64_t any = 0, max = 0;
-    for (int64_t i = 0; i < n; i++)
-        any |= (uint64_t)high[i] | (uint64_t)low[i];
-    if (any < NARROW_ID_MAX)
-        return any;
-    for (int64_t i = 0; i < n; i++) {
-        max = (uint64_t)high[i] > max ? (uint64_t)high[i] : max;
-        max = (uint64_t)low[i] > max ? (uint64_t)low[i] : max;
-    }
-    return max;
-}
-
-static void put_keys(void *keys, bool wide, const int64_t *high, const int64_t *low, const int32_t *tag,
-                     int64_t n)
-{
-    uint64_t *narrow = keys;
-    wide_key *w = keys;
-    for (int64_t i = 0; i < n && !wide; i++)
-        narrow[i] = (uint64_t)high[i] << 32 | (uint64_t)low[i];
-    for (int64_t i = 0; i < n && wide; i++)
-        w[i] = (wide_key)(uint64_t)high[i] << 80 | (wide_key)(uint64_t)low[i] << 32 |
-               (tag != NULL ? (uint32_t)tag[i] : 0);
 }
 
 pst_rc pst_sorter_add(struct pst_sorter *s, const int64_t *high, const int64_t *low, const int32_t *tag,
@@ -349,6 +391,8 @@ void pst_sorter_free(struct pst_sorter *s)
         pst_sorter_partition_release(&s->again[i], true);
     free(s->again);
     free(s->order);
+    free(s->expected[0]);
+    free(s->expected[1]);
     free(s->slice);
     free(s->scratch);
     if (spilling(s))

@@ -1,9 +1,9 @@
-/* sorter.h: sorts more keys than memory holds, by a sample sort. Splitters from the first keys divide all
- * keys among buckets on disk, which are then sorted in memory one after another. (Frazer and McKellar,
- * "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an edge's target, source,
- * and relation or weight (whose bits rise with it).
- * Owner: the caller; new and free pair. Free leaves no file behind, at any point; a kill leaves files only if
- * the sorter can be resumed. Threads: one calls it; it starts its own threads. */
+/* sorter.h: sorts more keys than memory holds, by a sample sort. Splitters from a sample of the keys, or from
+ * the first ones, divide all keys among buckets on disk, which are then sorted in memory one after another.
+ * (Frazer and McKellar, "Samplesort", JACM 17, 1970.) A key is (high, low, tag), compared in that order: an
+ * edge's target, source, and relation or weight (whose bits rise with it). Owner: the caller; new and free
+ * pair. Free leaves no file behind, at any point; a kill leaves files only if the sorter can be resumed.
+ * Threads: one calls it; it starts its own threads. */
 #ifndef PST_SORTER_H
 #define PST_SORTER_H
 
@@ -30,6 +30,16 @@ struct pst_sorter;
 
 /* Fails: PST_E_ARG below PST_SORTER_MEMORY_MIN, PST_E_NOMEM, PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spec);
+
+/* Before the first key: gives n keys as a sample of all `keys`, so that splitters divide them well if the
+ * first keys are unlike the others, for example because they are sorted. May be called several times. Keys
+ * beyond the room for a sample are left out, and so are those of a call with an id of more than 32 bits.
+ * PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_t *low,
+                                              int64_t n);
+
+/* Are so many keys more than memory holds? Otherwise a sample would not be used. */
+PST_API bool pst_sorter_needs_sample(const struct pst_sorter *s, int64_t keys);
 
 /* Adds n keys; ids from 0 to PST_SORTER_ID_MAX. tag may be NULL unless tagged. Fails: PST_E_IO (a full disk
  * says so), PST_E_LIMIT for an id past the limit. */

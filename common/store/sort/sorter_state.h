@@ -23,6 +23,8 @@ struct pst_sorter {
     size_t slice_bytes, slices, round; /* round: how many slices go round once the arena was full */
     uint64_t filling;                  /* counts the slices that were begun: which one is filled now */
     struct slice *slice;
+    int64_t *expected[2]; /* high and low of the sample that the caller gave; NULL: it gave none */
+    size_t nexpected;
     void *scratch, *sorted; /* when all is in memory */
     size_t n, given;
     struct spill spill;
