@@ -4,7 +4,7 @@
 
 #include "common/store/build/csc_builder.h"
 
-#define PST_GEN_THREADS 2 /* one draws, one sorts: drawing is what takes long */
+#define PST_GEN_THREADS 2 /* one gives edges, one sorts: drawing is what takes long */
 
 /* Gives edges first .. first+count-1 (count <= PST_CSC_BUILDER_EDGE_BLOCK); it is called for all edges in
  * order. */

@@ -9,16 +9,26 @@
 #include "common/store/make/gen_impl.h"
 #include "common/store/make/shuffle.h"
 #include "common/util/memory.h"
+#include "common/util/team.h"
 #include "common/store/make/gen_random.h"
 
 #define LEVELS_MAX 40      /* 2^40 vertices: past any machine's memory */
 #define ATTEMPTS_MAX 10000 /* draws of one edge before its quadrants are said to be at fault */
+#define TASK_EDGES 1024    /* that one thread draws at a time: a fraction of a millisecond */
 
 struct rmat {
     const struct pst_rmat_spec *spec;
     int levels;
     struct pst_shuffle rename;
     uint64_t below[3]; /* a, a+b, a+b+c in units of 2^-32 */
+    struct pst_team *team;
+};
+
+/* A block of edges that the team draws. */
+struct block {
+    const struct rmat *rmat;
+    int64_t first, count, *source, *target;
+    _Atomic bool failed; /* an edge has no place */
 };
 
 void pst_rmat_defaults(struct pst_rmat_spec *spec)
@@ -84,26 +94,43 @@ static void descend(const struct rmat *r, uint64_t edge, uint32_t attempt, int64
     *target = (int64_t)column;
 }
 
+/* False: the quadrants hardly have edges within the vertices. */
+static bool draw_edge(const struct rmat *r, int64_t edge, int64_t *source, int64_t *target)
+{
+    const int64_t n = r->spec->vertices;
+    uint32_t attempt = 0;
+    do {
+        if (attempt == ATTEMPTS_MAX)
+            return false;
+        descend(r, (uint64_t)edge, attempt++, source, target);
+    } while (*source >= n || *target >= n);
+    if (!r->spec->keep_ids) {
+        *source = pst_shuffle_at(&r->rename, *source);
+        *target = pst_shuffle_at(&r->rename, *target);
+    }
+    return true;
+}
+
+static void draw_task(void *arg, int64_t task, int worker)
+{
+    (void)worker;
+    struct block *b = arg;
+    const int64_t end = pst_min_i64((task + 1) * TASK_EDGES, b->count);
+    for (int64_t i = task * TASK_EDGES; i < end && !b->failed; i++)
+        if (!draw_edge(b->rmat, b->first + i, &b->source[i], &b->target[i]))
+            b->failed = true;
+}
+
 static pst_rc draw_edges(void *ctx, int64_t first, int64_t count, int64_t *source, int64_t *target)
 {
     const struct rmat *r = ctx;
-    int64_t n = r->spec->vertices;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t attempt = 0;
-        do {
-            if (attempt == ATTEMPTS_MAX)
-                return pst_fail(PST_E_ARG,
-                                "--a --b --c --d: found no edge within %" PRId64
-                                " vertices in %d draws: use a power of two for --vertices, or a larger --a",
-                                n, ATTEMPTS_MAX);
-            descend(r, (uint64_t)(first + i), attempt++, &source[i], &target[i]);
-        } while (source[i] >= n || target[i] >= n);
-        if (!r->spec->keep_ids) {
-            source[i] = pst_shuffle_at(&r->rename, source[i]);
-            target[i] = pst_shuffle_at(&r->rename, target[i]);
-        }
-    }
-    return PST_OK;
+    struct block b = {r, first, count, source, target, false};
+    pst_team_run(r->team, draw_task, &b, (count + TASK_EDGES - 1) / TASK_EDGES);
+    return b.failed ? pst_fail(PST_E_ARG,
+                               "--a --b --c --d: found no edge within %" PRId64
+                               " vertices in %d draws: use a power of two for --vertices, or a larger --a",
+                               r->spec->vertices, ATTEMPTS_MAX)
+                    : PST_OK;
 }
 
 static pst_rc draw_features(const void *ctx, int64_t first, int64_t rows, int64_t dim, int64_t stride,
@@ -180,7 +207,10 @@ pst_rc pst_gen_rmat(const struct pst_rmat_spec *spec, struct pst_build *b, struc
     memcpy(b->manifest.name, spec->name, sizeof b->manifest.name);
     b->manifest.classes = spec->classes;
     b->manifest.provenance = provenance(spec, count);
-    rc = write_topology(&r, b, progress);
+    rc = pst_team_new(&r.team, pst_team_cores());
+    if (rc == PST_OK)
+        rc = write_topology(&r, b, progress);
+    pst_team_free(r.team);
     if (rc == PST_OK)
         rc = write_labels(spec, b);
     if (rc == PST_OK)

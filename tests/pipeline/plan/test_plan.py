@@ -67,6 +67,24 @@ def rows_are_read_as_planned():
 
 
 @test
+def some_batches_give_the_sizes():
+    """If hotness is not counted in batches, the planner samples some of them. A run with such slots ends with the same weights."""
+    with Place() as p:
+        def run(**params):
+            pairs = ["params.batch=32", "stages.sampler.params.margin=2", *(f"stages.planner.params.{name}={value}" for name, value in params.items())]
+            report = p.run(HYPERION, "--epochs", "2", "--quiet", *[word for pair in pairs for word in ("--set", pair)]).report
+            return report["planner"], report["weights_digest"]
+
+        (every, weights), (some, same) = run(sizing_batches=0), run(sizing_batches=4)
+        assert every["sampled"] == every["batches"] == some["batches"] > 16 and some["sampled"] == 4, (every, some)
+        assert 0 < some["vertices_max"] <= every["vertices_max"] and weights == same, (every, some)
+        assert abs(some["predicted_hit_rate"] - every["predicted_hit_rate"]) < 0.02, (every, some)
+        assert run(sizing_batches=4, epochs=3)[0]["sampled"] == 12
+        counted, _ = run(sizing_batches=4, hotness="presample")
+        assert counted["sampled"] == counted["batches"], counted
+
+
+@test
 def the_cpu_tier_takes_what_is_left():
     with Place() as p:
         def run(*pairs, code=0):

@@ -65,7 +65,7 @@ def parts_train_as_the_whole_does():
     with Place() as p:
         whole = replicated(p, 4).report
         one = outcome(whole)
-        for ranks, replicas, cache in ((4, 1, "64KiB"), (2, 2, "0")):
+        for ranks, replicas, cache in ((4, 1, "64KiB"), (2, 2, "auto"), (2, 2, "0")):
             data = cut(p, ranks)
             run, ids = run_traced(p, ranks, replicas, data, "--set", f"stages.planner.params.cpu_cache={cache}")
             assert outcome(run.report) == one, (ranks, replicas, run)
