@@ -1,5 +1,5 @@
-/* memory.h: how much memory this process may use, and how much it used; memory that grows. Threads: any; a
- * buffer belongs to one. */
+/* memory.h: how much memory this process may use, and how much it used; memory in huge pages; memory that
+ * grows. Threads: any; a buffer belongs to one. */
 #ifndef PST_MEMORY_H
 #define PST_MEMORY_H
 
@@ -21,6 +21,18 @@ uint64_t pst_memory_limit(void);
 
 /* The largest resident size that this process ever had, in bytes. */
 PST_API uint64_t pst_memory_peak(void);
+
+/* Huge pages: for memory that is read or written at random, if it is large enough and the kernel has them.
+ * Otherwise each random access to more small pages than the TLB holds costs a page walk. */
+
+/* At least `bytes` bytes, aligned to a page, not cleared. The caller frees it with free(). NULL: no memory.
+ */
+PST_API void *pst_hugepage_alloc(uint64_t bytes);
+
+/* Address space for `bytes` bytes, which read as zero; a page takes memory when it is first written. The
+ * caller unmaps it. NULL: no address space. */
+PST_API void *pst_hugepage_map(uint64_t bytes);
+PST_API void pst_hugepage_unmap(void *memory, uint64_t bytes); /* NULL: does nothing */
 
 /* Memory that grows when more is needed; what was in it is lost then. All zeros: empty. The caller frees
  * `at`. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/store/dataset/rows.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "kernels/kernels.h"
 #include "stages/cache/cache.h"
 #include "stages/lib/sampling/seeds.h"

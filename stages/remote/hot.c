@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "kernels/kernels.h"
 #include "stages/lib/plan/plan.h"
 #include "stages/remote/remote.h"

@@ -13,7 +13,6 @@
 
 #include "common/error.h"
 #include "common/util/clock.h"
-#include "common/util/hugepage.h"
 #include "common/util/memory.h"
 #include "stages/lib/placement/placement.h"
 

@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #define PLACE_BITS 36 /* of a slot: 256 GiB of names */
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)

@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 #include "common/store/sort/sorter_impl.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 enum slot_state { FREE, BUSY, READY };
 

@@ -16,7 +16,7 @@
 #define KEY wide_key
 #define FN(name) name##_wide
 #include "common/store/sort/sorter_keys.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #undef KEY
 #undef FN
 

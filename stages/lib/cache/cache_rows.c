@@ -9,7 +9,7 @@
 #include "common/store/dataset/rows.h"
 #include "stages/lib/device/device.h"
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
 #define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: one copy from host memory */

@@ -3,7 +3,7 @@
 #include "stages/lib/gnn/layer.h"
 #include "common/error.h"
 #include "stages/lib/topology/topology.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #include <fcntl.h>
 #include <math.h>

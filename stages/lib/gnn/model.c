@@ -2,7 +2,7 @@
 #include "stages/lib/gnn/layer.h"
 #include "common/error.h"
 #include "common/util/rng.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "stages/lib/learning/metric.h"
 
 enum { BLOCK = 128 }; /* pairs of one task */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #define DIGITS_MAX 65536
 #define SCORE_MAX 1e18f /* reads: sums of costs stay finite */

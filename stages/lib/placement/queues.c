@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #define CHUNKS_A_CACHE 256 /* of a cache that is too small for 256 chunks of 100 MB */
 #define LISTS_A_CACHE 16   /* a chunk grows for the longest list, but the smallest cache has so many chunks */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "common/util/team.h"
 #include "stages/lib/plan/hotness.h"
 #include "stages/lib/plan/hotness_edges.h"
@@ -42,7 +42,7 @@ struct notes {
 /* One pass over the lists: adds the logarithms of the factors of the vertices first to first + n - 1. */
 struct pass {
     const struct pst_hotness_input *in;
-    struct pst_hotness_edges *edges;
+    struct pst_hotness_edges edges;
     struct pst_team *team;
     int hop;
     float *p; /* p_0 to p_{hop+1} of all vertices */
@@ -144,12 +144,12 @@ static pst_rc log_factor(const struct pass *pass, int64_t v, int64_t copies, dou
 }
 
 /* Finds the end of the equal entries that begin with entry e of a list that ends at `end`. */
-static pst_rc find_equal(const struct pass *pass, int64_t e, int64_t end, int64_t *u, int64_t *next)
+static pst_rc find_equal(struct pass *pass, int64_t e, int64_t end, int64_t *u, int64_t *next)
 {
     int64_t other;
-    pst_rc rc = pst_hotness_edges_get(pass->edges, e, u);
+    pst_rc rc = pst_hotness_edges_get(&pass->edges, e, u);
     for (*next = e + 1; *next < end && rc == PST_OK; ++*next) {
-        rc = pst_hotness_edges_get(pass->edges, *next, &other);
+        rc = pst_hotness_edges_get(&pass->edges, *next, &other);
         if (rc == PST_OK && other != *u)
             break;
     }
@@ -162,7 +162,7 @@ static pst_rc find_equal(const struct pass *pass, int64_t e, int64_t end, int64_
 static inline __attribute__((always_inline)) int64_t spread_plain(struct pass *pass, int64_t v, int64_t e,
                                                                   int64_t end, int entry_bytes)
 {
-    const struct pst_hotness_edges *edges = pass->edges;
+    const struct pst_hotness_edges *edges = &pass->edges;
     const int64_t stop = e < edges->first ? e : pst_min_i64(end, edges->end);
     const int64_t vertices = pass->in->graph->vertices;
     int64_t u = e < stop ? pst_hotness_entry(edges, e, entry_bytes) : 0, after;
@@ -291,15 +291,13 @@ static void to_batches(const struct pst_hotness_input *in, float *scores)
 static pst_rc all_hops(struct pass *pass, int64_t room)
 {
     const struct pst_hotness_input *in = pass->in;
-    struct pst_hotness_edges edges;
-    pst_rc rc = pst_hotness_edges_open(&edges, in->graph, in->file, READ_BYTES);
-    pass->edges = &edges;
+    pst_rc rc = pst_hotness_edges_open(&pass->edges, in->graph, in->file, READ_BYTES);
     memset(pass->p, 0, (size_t)in->graph->vertices * sizeof *pass->p);
     for (int64_t i = 0; i < in->nseeds; i++)
         pass->p[in->seeds[i]] = (float)(1 / (double)in->batches);
     for (pass->hop = 0; pass->hop < in->hops && rc == PST_OK; pass->hop++)
         rc = next_hop(pass, room);
-    pst_hotness_edges_close(&edges);
+    pst_hotness_edges_close(&pass->edges);
     return rc;
 }
 

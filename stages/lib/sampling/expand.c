@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "common/stage.h"
 #include "stages/lib/sampling/cut.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #define QUADRATIC_MAX 64 /* entries that are compared with one another, to count lines */
 

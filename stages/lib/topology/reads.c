@@ -8,7 +8,7 @@
 #include "common/slots/request.h"
 #include "common/store/array_id.h"
 #include "common/store/store.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 static struct pst_topology_array array_of(enum pst_array_id id, const struct pst_array *a, int64_t entries)
 {

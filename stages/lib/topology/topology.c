@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 #include "common/store/store.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 #include "stages/lib/device/device.h"
 
 #define COPY_BYTES ((uint64_t)16 << 20) /* copied before the mapped pages are given back */

@@ -3,7 +3,7 @@
 #include "common/error.h"
 #include "common/util/file.h"
 #include "common/util/tempname.h"
-#include "common/util/hugepage.h"
+#include "common/util/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
