@@ -189,43 +189,6 @@ static void test_same_bits(void **state)
     world_free(w);
 }
 
-struct counted {
-    _Atomic int64_t times[1000];
-};
-
-static void count_task(void *arg, int64_t task, int worker)
-{
-    struct counted *c = arg;
-    assert_true(worker >= 0 && worker < 5);
-    c->times[task]++;
-}
-
-/* Every task of every job is done, once; jobs follow each other at once, and after a sleep. */
-static void test_team(void **state)
-{
-    (void)state;
-    static struct counted c;
-    for (int threads = 1; threads <= 5; threads += 2) {
-        struct pst_team *team;
-        assert_int_equal(pst_team_new(&team, threads), PST_OK);
-        memset(&c, 0, sizeof c);
-        for (int job = 0; job < 2000; job++) {
-            pst_team_run(team, count_task, &c, job % 7);
-            if (job % 500 == 0)
-                usleep(2000);
-        }
-        pst_team_run(team, count_task, &c, 1000);
-        for (int t = 0; t < 1000; t++) {
-            int64_t want = 1;
-            for (int job = 0; job < 2000; job++)
-                want += t < job % 7;
-            assert_int_equal(c.times[t], want);
-        }
-        pst_team_free(team);
-    }
-    assert_true(pst_team_cores() >= 1);
-}
-
 static void test_refusals(void **state)
 {
     (void)state;
@@ -254,9 +217,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split),    cmocka_unit_test(test_step_logits), cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_keep),     cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_team),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_step_logits), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_keep),  cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
