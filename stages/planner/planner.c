@@ -48,7 +48,8 @@ struct planner {
     struct pst_sampling_input in;
     struct pst_plan plan;
     struct pst_presample presample;
-    float *scores; /* (hops + 1) x vertices: see hotness.h */
+    bool small_slots; /* slots hold only rows that are not cached */
+    float *scores;    /* (hops + 1) x vertices: see hotness.h */
     struct pst_planner_shared shared;
 };
 
@@ -204,11 +205,15 @@ static pst_rc open_stage(struct pst_stage *self)
     struct planner *p = pst_state(self);
     if (p->reuse[0] != '\0')
         return PST_OK;
+    p->small_slots = !is_shared(p) && pst_planner_small_slots(self, pst_port(self, "plan"), &p->in);
+    /* A file's hotness may come from the very batches that are pre-sampled. */
+    const bool keep = p->small_slots && !counts_batches(p) && p->hotness != PST_HOTNESS_FILE;
     const struct pst_presample_options options = {.topology = p->params.topology,
                                                   .gpu_topology_bytes = p->params.gpu_topology_bytes,
                                                   .memory_bytes = p->presample_memory,
                                                   .gap_bytes = p->gap_bytes,
-                                                  .count = counts_batches(p)};
+                                                  .count = counts_batches(p),
+                                                  .keep = keep};
     return pst_presample_open(&p->presample, self, &p->in, &options);
 }
 
@@ -299,9 +304,8 @@ static void find_budgets(struct pst_stage *self, struct planner *p)
 static pst_rc place_for_slots(struct pst_stage *self, struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
-    const bool in_place = !is_shared(p) && pst_planner_small_slots(self, pst_port(self, "plan"), &p->in);
     pst_rc rc = place(p);
-    for (int turn = 0; rc == PST_OK && in_place; turn++) {
+    for (int turn = 0; rc == PST_OK && p->small_slots; turn++) {
         rc = pst_presample_misses(&p->presample, (uint64_t)plan->batches, &plan->rows, &plan->max_misses);
         if (rc != PST_OK || !cpu_cache_is_auto(p) || turn == AUTO_TURNS)
             break;

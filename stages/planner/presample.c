@@ -10,7 +10,6 @@
 #include "stages/lib/topology/topology.h"
 #include "stages/planner/waves.h"
 
-#define PROBES_MAX 16 /* batches for the prediction of hits: within a point or two */
 #ifndef FIRST_VERTICES
 #define FIRST_VERTICES 65536 /* scratch at the beginning; it doubles when a batch does not fit */
 #endif
@@ -225,6 +224,24 @@ static uint64_t counts_bytes(const struct pst_presample *ps)
     return (uint64_t)ps->in->graph.vertices * (uint64_t)(ps->in->key.hops + 1) * sizeof *ps->counts;
 }
 
+/* Keeps the vertices of a batch, if there is room for another one. */
+static pst_rc keep_batch(struct pst_presample *ps, const struct pst_minibatch_size *found, int64_t *vertices)
+{
+    const int64_t n = found->n[found->hops];
+    if (!ps->keep || ps->nkept == PST_PRESAMPLE_PROBES)
+        return PST_OK;
+    struct pst_presample_kept *kept = &ps->kept[ps->nkept];
+    kept->vertices = malloc((size_t)n * sizeof *vertices);
+    if (kept->vertices == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot keep the %lld vertices of a batch", (long long)n);
+    kept->n = n;
+    ps->nkept++;
+    const pst_rc rc = fetch(ps, vertices, ps->device_expander.vertices, (uint64_t)n * sizeof *vertices);
+    if (rc == PST_OK)
+        memcpy(kept->vertices, vertices, (size_t)n * sizeof *vertices);
+    return rc;
+}
+
 static pst_rc note_batch(struct pst_presample *ps, const struct pst_minibatch_size *found, int64_t *vertices,
                          void *to)
 {
@@ -238,7 +255,7 @@ static pst_rc note_batch(struct pst_presample *ps, const struct pst_minibatch_si
     if (ps->counts != NULL && !on_device(ps))
         count_on_cpu(ps, found, vertices);
     pst_doing(ps->stage, PST_DOES_PLANNING, ++ps->noted, ps->number);
-    return PST_OK;
+    return keep_batch(ps, found, vertices);
 }
 
 pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t batches,
@@ -274,7 +291,7 @@ static pst_rc predict_batch(struct pst_presample *ps, const struct pst_minibatch
 
 pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t cached, double *hit_rate)
 {
-    const uint64_t probes = cached == 0 ? 0 : batches < PROBES_MAX ? batches : PROBES_MAX;
+    const uint64_t probes = cached == 0 ? 0 : batches < PST_PRESAMPLE_PROBES ? batches : PST_PRESAMPLE_PROBES;
     struct prediction p = {.cached = cached};
     const pst_rc rc = draw_batches(ps, probes, batches, false, predict_batch, &p);
     *hit_rate = p.lookups > 0 ? fmin(1, p.hits / p.lookups) : 0;
@@ -286,16 +303,21 @@ struct misses {
     int64_t most;
 };
 
+static void add_misses(struct misses *m, const int64_t *vertices, int64_t n)
+{
+    int64_t misses = 0;
+    for (int64_t i = 0; i < n; i++)
+        misses += !(m->cached[vertices[i] / 8] >> (vertices[i] % 8) & 1);
+    m->most = pst_max_i64(m->most, misses);
+}
+
 static pst_rc count_misses(struct pst_presample *ps, const struct pst_minibatch_size *found,
                            int64_t *vertices, void *to)
 {
     const int64_t n = found->n[found->hops];
-    struct misses *m = to;
-    int64_t misses = 0;
     const pst_rc rc = fetch(ps, vertices, ps->device_expander.vertices, (uint64_t)n * sizeof *vertices);
-    for (int64_t i = 0; i < n && rc == PST_OK; i++)
-        misses += !(m->cached[vertices[i] / 8] >> (vertices[i] % 8) & 1);
-    m->most = pst_max_i64(m->most, misses);
+    if (rc == PST_OK)
+        add_misses(to, vertices, n);
     return rc;
 }
 
@@ -308,9 +330,13 @@ pst_rc pst_presample_misses(struct pst_presample *ps, uint64_t batches, const st
                         (long long)cached->n);
     for (int64_t i = 0; i < cached->n; i++)
         m.cached[cached->ids[i] / 8] |= (uint8_t)(1u << (cached->ids[i] % 8));
+    pst_rc rc = PST_OK;
+    for (int i = 0; i < ps->nkept; i++)
+        add_misses(&m, ps->kept[i].vertices, ps->kept[i].n);
     ps->skipped = batches;
-    const pst_rc rc =
-        draw_batches(ps, batches < PROBES_MAX ? batches : PROBES_MAX, batches, false, count_misses, &m);
+    if (ps->nkept == 0)
+        rc = draw_batches(ps, batches < PST_PRESAMPLE_PROBES ? batches : PST_PRESAMPLE_PROBES, batches, false,
+                          count_misses, &m);
     ps->skipped = 0;
     free(m.cached);
     *most = m.most;
@@ -382,6 +408,7 @@ pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, stru
 {
     const bool count = options->count;
     ps->stage = self;
+    ps->keep = options->keep;
     ps->in = in;
     pst_sampling_input_bound(in, &ps->bound);
     ps->counts = count ? calloc(1, counts_bytes(ps)) : NULL;
@@ -403,6 +430,9 @@ void pst_presample_close(struct pst_presample *ps)
     pst_presample_waves_close(ps->waves);
     ps->waves = NULL;
     pst_device_close(&ps->device);
+    for (int i = 0; i < ps->nkept; i++)
+        free(ps->kept[i].vertices);
+    ps->nkept = 0;
     free(ps->counts);
     free(ps->batch);
     ps->counts = NULL;

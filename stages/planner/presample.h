@@ -12,6 +12,8 @@
 #include "stages/lib/sampling/expand_device.h"
 #include "stages/lib/sampling/input.h"
 
+#define PST_PRESAMPLE_PROBES 16 /* batches for the prediction of hits: within a point or two */
+
 struct pst_presample;
 struct pst_presample_waves;
 
@@ -32,6 +34,11 @@ struct pst_presample {
     uint32_t *counts;
     int64_t
         drawn[PST_HOPS_MAX + 1]; /* vertices before each hop and after the last, of all batches together */
+    struct pst_presample_kept {
+        int64_t n, *vertices;
+    } kept[PST_PRESAMPLE_PROBES]; /* of some batches */
+    int nkept;
+    bool keep;
     /* scratch of one batch: its seeds, its vertices, and what the CPU expands with */
     int64_t vertices_max, edges_max; /* edges: of one hop */
     int64_t *batch, *vertices;
@@ -50,6 +57,7 @@ struct pst_presample_options {
     uint64_t gpu_topology_bytes;      /* on a GPU, a topology of at most this size is copied there */
     uint64_t memory_bytes, gap_bytes; /* topology is "ssd": see waves.h */
     bool count;                       /* batches are counted */
+    bool keep;                        /* or the vertices of some are kept, for pst_presample_misses */
 };
 
 /* Opens the device of the stage and allocates. PST_E_ARG: the topology cannot be on drives. */
@@ -57,8 +65,8 @@ pst_rc pst_presample_open(struct pst_presample *ps, struct pst_stage *self, stru
                           const struct pst_presample_options *options);
 void pst_presample_close(struct pst_presample *ps);
 
-/* Draws `number` of the first `batches` batches, evenly spread, and counts them if that was asked for. *most
- * gets the largest count of any of them, for each hop. */
+/* Draws `number` of the first `batches` batches, evenly spread, and counts or keeps them if that was asked
+ * for. *most gets the largest count of any of them, for each hop. */
 pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t batches,
                          struct pst_minibatch_size *most);
 
@@ -66,8 +74,8 @@ pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t bat
  * that were counted. */
 pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t cached, double *hit_rate);
 
-/* Finds the most vertices of a batch that are not in `cached`, in some of the batches that follow the first
- * `batches`: so it holds for any source of hotness. */
+/* Finds the most vertices of a batch that are not in `cached`, in some of the batches that `cached` was not
+ * chosen by: those that were kept, or else some that follow the first `batches`. */
 pst_rc pst_presample_misses(struct pst_presample *ps, uint64_t batches, const struct pst_plan_tiers *cached,
                             int64_t *most);
 
