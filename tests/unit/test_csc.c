@@ -188,7 +188,7 @@ static void test_buckets_that_do_not_fit(void **state)
 static void test_a_sample_divides_sorted_keys(void **state)
 {
     (void)state;
-    enum { KEYS = 300000, STEP = 10000, SAMPLE = 2000 };
+    enum { KEYS = 300000, STEP = 10000 };
     static int64_t high[PST_SORTER_BLOCK], low[PST_SORTER_BLOCK];
     for (int i = 0; i < 8; i++) {
         const bool sampled = i & 1, wide = i & 2;
@@ -198,10 +198,11 @@ static void test_a_sample_divides_sorted_keys(void **state)
         struct pst_sorter *s;
         int64_t n, at = 0, distinct;
         assert_int_equal(pst_sorter_new(&s, &spec), PST_OK);
-        assert_true(pst_sorter_needs_sample(s, KEYS));
-        assert_false(pst_sorter_needs_sample(s, KEYS / 1000));
-        for (int64_t k = 0; k < SAMPLE && sampled; k++) {
-            high[0] = k * (KEYS / SAMPLE) + (k > SAMPLE / 2 ? far : 0);
+        const int64_t sample = pst_sorter_sample(s, KEYS);
+        assert_in_range(sample, 100, KEYS / 10);
+        assert_int_equal(pst_sorter_sample(s, KEYS / 1000), 0);
+        for (int64_t k = 0; k < sample && sampled; k++) {
+            high[0] = k * (KEYS / sample) + (k > sample / 2 ? far : 0);
             low[0] = 3;
             assert_int_equal(pst_sorter_expect(s, high, low, 1), PST_OK);
         }

@@ -217,9 +217,10 @@ bool pst_csc_builder_has_journal(const struct pst_csc_builder *c)
     return c->spec.build->journal.root != NULL;
 }
 
-bool pst_csc_builder_needs_sample(const struct pst_csc_builder *c, int64_t edges)
+int64_t pst_csc_builder_sample(const struct pst_csc_builder *c, int64_t edges)
 {
-    return c->arcs == 0 && pst_sorter_needs_sample(c->sorter, c->spec.symmetrize ? 2 * edges : edges);
+    const int64_t arcs = c->spec.symmetrize ? 2 : 1;
+    return c->arcs > 0 ? 0 : pst_sorter_sample(c->sorter, arcs * edges) / arcs;
 }
 
 pst_rc pst_csc_builder_expect(struct pst_csc_builder *c, const int64_t *source, const int64_t *target,

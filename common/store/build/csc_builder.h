@@ -63,11 +63,12 @@ static inline bool pst_csc_builder_weight(double x, int32_t *bits)
     return x >= 0 && weight <= FLT_MAX;
 }
 
-/* Before the first edge: gives n edges as a sample of all `edges`, if that helps to sort them
- * (pst_csc_builder_needs_sample). PST_E_NOMEM. */
+/* How many edges a sample of all `edges` should have, which helps to sort them; 0: none is needed. */
+PST_API int64_t pst_csc_builder_sample(const struct pst_csc_builder *c, int64_t edges);
+
+/* Before the first edge: gives n edges of a sample. May be called several times. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_csc_builder_expect(struct pst_csc_builder *c, const int64_t *source,
                                                    const int64_t *target, int64_t n);
-PST_API bool pst_csc_builder_needs_sample(const struct pst_csc_builder *c, int64_t edges);
 
 /* Adds n <= PST_CSC_BUILDER_EDGE_BLOCK edges. The caller has checked that ids are 0 or more. tag: relations,
  * weights or times, as the spec says; NULL if edges have none of them. Equal edges of any order give equal

@@ -12,8 +12,7 @@
 
 #define AHEAD_BYTES (4 << 20) /* asked for at a time, this far before they are read */
 
-#define SAMPLE_PLACES 4096 /* of a sample of the edges: several for each bucket of the sorter */
-#define SAMPLE_RUN 8       /* edges that are taken at each */
+#define SAMPLE_RUN 8 /* edges of a sample that lie side by side: so there are fewer places to read */
 
 #define COLUMNS_MAX 3 /* source, relation, target */
 
@@ -223,14 +222,14 @@ pst_rc pst_import_edge_array_read(const struct pst_import_edge_array *e, pst_imp
     return rc;
 }
 
-/* Asks the kernel to read the places of the sample, all at once. */
-static void prefetch_sample(const struct edge_reader *r)
+/* Asks the kernel to read the places of a sample, all at once. */
+static void prefetch_sample(const struct edge_reader *r, int64_t places)
 {
     const struct pst_import_edge_array *e = r->e;
     const bool wide = e->shape == PST_EDGES_2XE;
     const int64_t item = (int64_t)pst_dtype_bytes(e->a->dtype), edge = (wide ? 1 : columns_of(e)) * item;
-    for (int64_t i = 0; i < SAMPLE_PLACES; i++) {
-        const int64_t at = (int64_t)e->a->data_at + i * (e->edges / SAMPLE_PLACES) * edge;
+    for (int64_t i = 0; i < places; i++) {
+        const int64_t at = (int64_t)e->a->data_at + i * (e->edges / places) * edge;
         (void)posix_fadvise(r->fd[0], at, SAMPLE_RUN * edge, POSIX_FADV_WILLNEED);
         if (wide)
             (void)posix_fadvise(r->fd[1], at + e->edges * item, SAMPLE_RUN * edge, POSIX_FADV_WILLNEED);
@@ -241,13 +240,16 @@ static void prefetch_sample(const struct edge_reader *r)
  * they are told later. */
 static pst_rc give_sample(const struct pst_import_edge_array *e, struct pst_csc_builder *csc)
 {
+    const int64_t places = pst_csc_builder_sample(csc, e->edges) / SAMPLE_RUN;
     struct edge_reader r;
+    if (places == 0)
+        return PST_OK;
     pst_rc rc = open_reader(&r, e);
     if (rc == PST_OK)
-        prefetch_sample(&r);
-    for (int64_t i = 0; i < SAMPLE_PLACES && rc == PST_OK; i++) {
+        prefetch_sample(&r, places);
+    for (int64_t i = 0; i < places && rc == PST_OK; i++) {
         int64_t n = 0;
-        rc = read_ids(&r, i * (e->edges / SAMPLE_PLACES), SAMPLE_RUN);
+        rc = read_ids(&r, i * (e->edges / places), SAMPLE_RUN);
         for (int64_t k = 0; k < SAMPLE_RUN && rc == PST_OK; k++) {
             r.source[n] = r.source[k];
             r.target[n] = r.target[k];
@@ -339,7 +341,7 @@ pst_rc pst_import_feed(struct pst_import_state *im, struct pst_csc_builder *csc,
         return PST_OK;
     pst_progress_begin(progress, "edges: reading", (uint64_t)im->edges, false);
     pst_rc rc = pst_progress_add(progress, (uint64_t)counted.edges);
-    if (rc == PST_OK && e.edges >= SAMPLE_PLACES * SAMPLE_RUN && pst_csc_builder_needs_sample(csc, e.edges))
+    if (rc == PST_OK)
         rc = give_sample(&e, csc);
     if (rc == PST_OK)
         rc = pst_import_edge_array_read(&e, add_counted, &counted, &im->problems, progress);

@@ -222,9 +222,10 @@ static size_t sample_max(const struct pst_sorter *s)
     return (size_t)SAMPLE_PER_BUCKET * pst_sorter_buckets(s);
 }
 
-bool pst_sorter_needs_sample(const struct pst_sorter *s, int64_t keys)
+int64_t pst_sorter_sample(const struct pst_sorter *s, int64_t keys)
 {
-    return (uint64_t)keys >= s->slices * (s->slice_bytes / key_bytes(s->wide));
+    const bool fits = (uint64_t)keys < s->slices * (s->slice_bytes / key_bytes(s->wide));
+    return fits ? 0 : pst_min_i64(keys, (int64_t)sample_max(s));
 }
 
 pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_t *low, int64_t n)

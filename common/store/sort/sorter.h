@@ -31,15 +31,14 @@ struct pst_sorter;
 /* Fails: PST_E_ARG below PST_SORTER_MEMORY_MIN, PST_E_NOMEM, PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_sorter_new(struct pst_sorter **out, const struct pst_sorter_spec *spec);
 
-/* Before the first key: gives n keys as a sample of all `keys`, so that splitters divide them well if the
- * first keys are unlike the others, for example because they are sorted. May be called several times. Keys
- * beyond the room for a sample are left out, and so are those of a call with an id of more than 32 bits.
- * PST_E_NOMEM. */
+/* How many keys a sample of `keys` keys should have; 0: memory holds them all, and none is needed. */
+PST_API int64_t pst_sorter_sample(const struct pst_sorter *s, int64_t keys);
+
+/* Before the first key: gives n keys of a sample, so that splitters divide all keys well if the first ones
+ * are unlike the others, for example because they are sorted. May be called several times. Keys beyond the
+ * room for a sample are left out, and so are those of a call with an id of more than 32 bits. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_t *low,
                                               int64_t n);
-
-/* Are so many keys more than memory holds? Otherwise a sample would not be used. */
-PST_API bool pst_sorter_needs_sample(const struct pst_sorter *s, int64_t keys);
 
 /* Adds n keys; ids from 0 to PST_SORTER_ID_MAX. tag may be NULL unless tagged. Fails: PST_E_IO (a full disk
  * says so), PST_E_LIMIT for an id past the limit. */
