@@ -294,6 +294,7 @@ static const char *make_plan(void)
     struct pst_plan plan = {.vertices = VERTICES,
                             .epochs = 1,
                             .batches = BATCHES,
+                            .sampled = BATCHES,
                             .rows = {.n = BUFFERED, .gpu_n = NEAR, .ids = buffered},
                             .max = {.hops = 1, .n = {SEEDS, MOST}, .edges = {SEEDS * FANOUT}}};
     for (int64_t i = 0; i < BUFFERED; i++)

@@ -140,7 +140,7 @@ static const char *make_plan(const char *fanout_text, double share)
     json_t *fanout = json_loads(fanout_text, 0, NULL);
     int64_t cache[CACHED];
     struct pst_plan plan = {
-        .vertices = VERTICES, .epochs = 1, .batches = 1, .rows = {.n = CACHED, .ids = cache}};
+        .vertices = VERTICES, .epochs = 1, .batches = 1, .sampled = 1, .rows = {.n = CACHED, .ids = cache}};
     struct pst_minibatch_size bound;
     assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
     for (int64_t i = 0; i < CACHED; i++)

@@ -1,5 +1,4 @@
 /* features.c: writes or links the feature rows, and checks their values. */
-#include <float.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -34,22 +33,9 @@ static inline bool fits_float(double x)
     return isfinite(x) && isfinite((float)x);
 }
 
-/* Copies a row of float32. False: one of its values is not finite. */
-static bool copy_finite(const float *from, int64_t n, float *out)
-{
-    bool finite = true;
-    for (int64_t j = 0; j < n; j++)
-        finite &= fabsf(from[j]) <= FLT_MAX;
-    if (finite)
-        memcpy(out, from, (size_t)n * sizeof *out);
-    return finite;
-}
-
 static pst_rc dense_row(const struct pst_import_state *im, int64_t v, float *out)
 {
     const struct pst_array *a = &im->src[PST_IMPORT_FEATURES];
-    if (a->dtype == PST_F32 && copy_finite((const float *)a->map + v * im->feature_dim, im->feature_dim, out))
-        return PST_OK;
     for (int64_t j = 0; j < im->feature_dim; j++) {
         double x = real_at(a, v * im->feature_dim + j);
         if (!fits_float(x))
