@@ -1,4 +1,5 @@
-/* memory.c: reads /proc/meminfo and the memory cgroups of this process, version 1 or 2. */
+/* memory.c: reads /proc/meminfo and the memory cgroups of this process, version 1 or 2; asks for huge pages.
+ */
 #include "common/util/memory.h"
 
 #include <inttypes.h>

@@ -87,7 +87,8 @@ pst_rc pst_team_new(struct pst_team **made, int threads)
             const int number = team->threads + 1;
             pst_team_free(team);
             return pst_fail(PST_E_NOMEM,
-                            "cannot start thread %d of %d: %s (set the parameter `threads` to a lower value)",
+                            "cannot start thread %d of %d: %s (use fewer threads, or raise the limit that "
+                            "`ulimit -u` shows)",
                             number, threads, strerror(failed));
         }
     }

@@ -270,6 +270,11 @@ pst_rc pst_presample_run(struct pst_presample *ps, uint64_t number, uint64_t bat
     return rc == PST_OK && count ? fetch(ps, ps->counts, ps->device_counts, counts_bytes(ps)) : rc;
 }
 
+static uint64_t probes_of(uint64_t batches)
+{
+    return batches < PST_PRESAMPLE_PROBES ? batches : PST_PRESAMPLE_PROBES;
+}
+
 struct prediction {
     int64_t cached;
     double hits, lookups;
@@ -291,7 +296,7 @@ static pst_rc predict_batch(struct pst_presample *ps, const struct pst_minibatch
 
 pst_rc pst_presample_predict(struct pst_presample *ps, uint64_t batches, int64_t cached, double *hit_rate)
 {
-    const uint64_t probes = cached == 0 ? 0 : batches < PST_PRESAMPLE_PROBES ? batches : PST_PRESAMPLE_PROBES;
+    const uint64_t probes = cached == 0 ? 0 : probes_of(batches);
     struct prediction p = {.cached = cached};
     const pst_rc rc = draw_batches(ps, probes, batches, false, predict_batch, &p);
     *hit_rate = p.lookups > 0 ? fmin(1, p.hits / p.lookups) : 0;
@@ -333,11 +338,11 @@ pst_rc pst_presample_misses(struct pst_presample *ps, uint64_t batches, const st
     pst_rc rc = PST_OK;
     for (int i = 0; i < ps->nkept; i++)
         add_misses(&m, ps->kept[i].vertices, ps->kept[i].n);
-    ps->skipped = batches;
-    if (ps->nkept == 0)
-        rc = draw_batches(ps, batches < PST_PRESAMPLE_PROBES ? batches : PST_PRESAMPLE_PROBES, batches, false,
-                          count_misses, &m);
-    ps->skipped = 0;
+    if (ps->nkept == 0) {
+        ps->skipped = batches;
+        rc = draw_batches(ps, probes_of(batches), batches, false, count_misses, &m);
+        ps->skipped = 0;
+    }
     free(m.cached);
     *most = m.most;
     return rc == PST_OK ? rc : pst_wrap(rc, "cannot count the cache's misses");

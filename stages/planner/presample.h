@@ -12,7 +12,7 @@
 #include "stages/lib/sampling/expand_device.h"
 #include "stages/lib/sampling/input.h"
 
-#define PST_PRESAMPLE_PROBES 16 /* batches for the prediction of hits: within a point or two */
+#define PST_PRESAMPLE_PROBES 16 /* batches that predict hits, within a point or two, and misses */
 
 struct pst_presample;
 struct pst_presample_waves;
@@ -36,7 +36,7 @@ struct pst_presample {
         drawn[PST_HOPS_MAX + 1]; /* vertices before each hop and after the last, of all batches together */
     struct pst_presample_kept {
         int64_t n, *vertices;
-    } kept[PST_PRESAMPLE_PROBES]; /* of some batches */
+    } kept[PST_PRESAMPLE_PROBES]; /* the vertices of some batches, if `keep` is set */
     int nkept;
     bool keep;
     /* scratch of one batch: its seeds, its vertices, and what the CPU expands with */

@@ -247,6 +247,52 @@ static void memory_changes_no_score(void **unused)
     pst_sampling_algorithm_close(&w.algorithm);
 }
 
+/* So many vertices that their sums lie in several regions, or, with less memory, in one region a pass. */
+static void regions_change_no_score(void **unused)
+{
+    (void)unused;
+    enum { REGION = 1 << 20, N = 2 * REGION + 1000, K = 2, STRIDE = 100 };
+    static struct world w;
+    const int64_t fanout[] = {1};
+    int64_t *indptr = calloc(N + 1, sizeof *indptr), *seeds = calloc(N / STRIDE, sizeof *seeds);
+    int32_t *indices = calloc((size_t)N * K, sizeof *indices);
+    float *scores = calloc(2 * (size_t)N, sizeof *scores), *again = calloc(2 * (size_t)N, sizeof *again);
+    assert_true(indptr && seeds && indices && scores && again);
+    for (int64_t v = 0; v < N; v++) {
+        indptr[v + 1] = indptr[v] + K;
+        for (int64_t i = 0; i < K; i++)
+            indices[v * K + i] = (int32_t)(i * (N / K) + below(N / K));
+    }
+    for (int64_t i = 0; i < N / STRIDE; i++)
+        seeds[i] = STRIDE * i;
+    make_random(&w);
+    open_world(&w, 10, 1, fanout, false);
+    const struct pst_csc graph = {indptr, indices, 4, N, (int64_t)N * K};
+    w.in.graph = &graph;
+    w.in.seeds = seeds;
+    w.in.nseeds = N / STRIDE;
+    w.in.batches = 100;
+    const uint64_t limits[] = {UINT64_MAX, sizeof(double) * REGION, UINT64_MAX};
+    for (int i = 0; i < 3; i++) {
+        w.in.memory_bytes = limits[i];
+        w.in.threads = 1 + i;
+        assert_int_equal(pst_hotness_analytic(&w.in, i == 0 ? scores : again), PST_OK);
+        if (i > 0)
+            assert_memory_equal(again, scores, 2 * (size_t)N * sizeof *scores);
+    }
+    for (int64_t v = 0, reached = 0; v < N; v += REGION, reached = 0) {
+        for (int64_t u = v; u < N && u < v + REGION; u++)
+            reached += u % STRIDE != 0 && scores[N + u] > 0;
+        assert_true(reached > 0); /* in each region */
+    }
+    free(indptr);
+    free(seeds);
+    free(indices);
+    free(scores);
+    free(again);
+    pst_sampling_algorithm_close(&w.algorithm);
+}
+
 /* ---- the file ------------------------------------------------------------------------------------ */
 
 /* The file of the indices, behind a header of a page. */
@@ -532,6 +578,7 @@ int main(void)
         cmocka_unit_test(graphs_are_close_to_their_expectation),
         cmocka_unit_test(seeds_are_known_exactly),
         cmocka_unit_test(memory_changes_no_score),
+        cmocka_unit_test(regions_change_no_score),
         cmocka_unit_test(windows_have_the_entries),
         cmocka_unit_test(a_file_gives_the_same),
         cmocka_unit_test(damage_is_told),
