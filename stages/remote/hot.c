@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/store/vertices.h"
 #include "common/util/memory.h"
 #include "kernels/kernels.h"
 #include "stages/lib/plan/plan.h"
@@ -15,12 +16,6 @@
 static int64_t piece_of(const struct pst_remote *r)
 {
     return pst_max_i64(1, (int64_t)(PIECE_BYTES / r->ds.stride_bytes));
-}
-
-static int ascending(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
 }
 
 /* ---- which ----------------------------------------------------------------------------------------- */
@@ -37,7 +32,7 @@ static pst_rc take_ids(struct pst_remote *r, struct pst_plan *plan)
     if (hot->n > INT32_MAX)
         return pst_fail(PST_E_LIMIT, "the plan caches %" PRId64 " rows of other parts: expected at most %d",
                         hot->n, INT32_MAX);
-    qsort(hot->ids, (size_t)hot->n, sizeof *hot->ids, ascending);
+    pst_vertices_sort(hot->ids, hot->n);
     for (int64_t i = 1; i < hot->n; i++)
         if (hot->ids[i] == hot->ids[i - 1])
             return pst_fail(PST_E_FORMAT,

@@ -3,12 +3,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/error.h"
+#include "common/store/dataset/npy.h"
+#include "common/store/store.h"
 #include "stages/lib/topology/lists.h"
 
 #define VERTICES 500
@@ -78,12 +82,12 @@ static void what_is_loaded_is_found(void **state)
             ids[i] = (i * 37 + 11) % VERTICES;
         struct pst_topology_lists own, lent, shared;
         uint64_t need = 0;
-        assert_int_equal(pst_topology_lists_load(&own, NULL, &f->graph, ids, gpu, n), PST_OK);
+        assert_int_equal(pst_topology_lists_load(&own, NULL, &f->graph, NULL, ids, gpu, n), PST_OK);
         check_lists(f, &own, ids, n);
         assert_int_equal(pst_topology_lists_bytes(&f->graph, ids, n, &need), PST_OK);
         void *memory = aligned_alloc(PST_PAGE, pst_align_up(need, PST_PAGE));
         memset(memory, 0, pst_align_up(need, PST_PAGE));
-        assert_int_equal(pst_topology_lists_load(&lent, memory, &f->graph, ids, gpu, n), PST_OK);
+        assert_int_equal(pst_topology_lists_load(&lent, memory, &f->graph, NULL, ids, gpu, n), PST_OK);
         pst_topology_lists_borrow(&shared, memory, &f->graph, gpu, n);
         check_lists(f, &shared, ids, n);
         /* the GPU tier has the first of the ids */
@@ -100,6 +104,76 @@ static void what_is_loaded_is_found(void **state)
     free(f);
 }
 
+/* Writes `edges` entries as the array of a dataset. */
+static void write_indices(const char *path, const struct fixture *f, int64_t edges)
+{
+    char head[PST_PAGE];
+    pst_npy_format(head, f->graph.index_bytes == 4 ? PST_I32 : PST_I64, 1, (int64_t[2]){edges, 1});
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, sizeof head, 1, file), 1);
+    assert_int_equal(fwrite(f->graph.indices, (size_t)f->graph.index_bytes, (size_t)edges, file), edges);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* From the file: all lists, of which one is longer than a read; a few; and those with a large gap between
+ * them, where the long list is. The second tier begins again at the file's start. A file that ends early is
+ * told. */
+static void lists_come_from_the_file(void **state)
+{
+    (void)state;
+    enum { LONG = (4 << 20) / 4 + 5000, LONG_AT = 245 };
+    static const struct {
+        int64_t first, every, n;
+    } choices[] = {{0, 37, VERTICES}, {0, 49, 10}, {1, 49, 10}};
+    char path[] = "/tmp/test_topology_lists_XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    for (int bytes = 4; bytes <= 8; bytes += 4) {
+        struct fixture *f = calloc(1, sizeof *f);
+        make_graph(f, bytes);
+        /* the same lists, but one of them is long */
+        const int64_t edges = f->indptr[VERTICES] + LONG, at = f->indptr[LONG_AT];
+        char *entries = calloc((size_t)edges, (size_t)bytes);
+        const char *short_ones = f->graph.indices;
+        memcpy(entries, short_ones, (size_t)(at * bytes));
+        memcpy(entries + (at + LONG) * bytes, short_ones + at * bytes,
+               (size_t)((f->indptr[VERTICES] - at) * bytes));
+        for (int64_t v = LONG_AT + 1; v <= VERTICES; v++)
+            f->indptr[v] += LONG;
+        f->graph.edges = edges;
+        f->graph.indices = entries;
+        write_indices(path, f, edges);
+        struct pst_array file;
+        assert_int_equal(pst_array_open(&file, path), PST_OK);
+        int64_t ids[VERTICES];
+        for (size_t k = 0; k < sizeof choices / sizeof *choices; k++) {
+            const int64_t n = choices[k].n, gpu = n / 3;
+            for (int64_t i = 0; i < n; i++)
+                ids[i] = (choices[k].first + i * choices[k].every) % VERTICES;
+            struct pst_topology_lists read, copied;
+            f->graph.indices = NULL;
+            assert_int_equal(pst_topology_lists_load(&read, NULL, &f->graph, &file, ids, gpu, n), PST_OK);
+            f->graph.indices = entries;
+            assert_int_equal(pst_topology_lists_load(&copied, NULL, &f->graph, NULL, ids, gpu, n), PST_OK);
+            assert_memory_equal(read.at, copied.at, (size_t)(n + 1) * sizeof *read.at);
+            assert_memory_equal(read.entries, copied.entries, (size_t)(read.at[n] * bytes));
+            assert_int_equal(read.at[n] > LONG, choices[k].first == 0);
+            pst_topology_lists_release(&read);
+            pst_topology_lists_release(&copied);
+        }
+        assert_int_equal(truncate(path, PST_PAGE + edges * bytes / 2), 0);
+        struct pst_topology_lists l;
+        assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, &file, ids, 0, choices[2].n), PST_E_IO);
+        assert_non_null(strstr(pst_error_text(), "became shorter"));
+        pst_array_close(&file);
+        free(entries);
+        free(f);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
 /* Transactions against a mark for each line. */
 static void lines_are_counted_once(void **state)
 {
@@ -111,7 +185,7 @@ static void lines_are_counted_once(void **state)
     for (int64_t v = 0; v < VERTICES; v++)
         ids[v] = v;
     struct pst_topology_lists l;
-    assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, ids, 0, VERTICES), PST_OK);
+    assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, NULL, ids, 0, VERTICES), PST_OK);
     for (int64_t v = 0; v < VERTICES; v++) {
         const int64_t degree = l.at[v + 1] - l.at[v];
         int64_t at[64], n = degree > 0 ? 1 + (int64_t)draw(&seed, 63) : 0;
@@ -142,11 +216,12 @@ static void damage_is_told(void **state)
         const char *words;
     } bad[] = {{twice, 3, "vertex 3 twice"}, {outside, 2, "vertex 500, but"}, {below, 1, "vertex -1, but"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, bad[i].ids, 1, bad[i].n), PST_E_FORMAT);
+        assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, NULL, bad[i].ids, 1, bad[i].n),
+                         PST_E_FORMAT);
         assert_non_null(strstr(pst_error_text(), bad[i].words));
     }
     f->indptr[4] = f->indptr[3] - 1;
-    assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, good, 1, 2), PST_E_FORMAT);
+    assert_int_equal(pst_topology_lists_load(&l, NULL, &f->graph, NULL, good, 1, 2), PST_E_FORMAT);
     assert_non_null(strstr(pst_error_text(), "indptr gives vertex 3"));
     free(f);
 }
@@ -155,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_loaded_is_found),
+        cmocka_unit_test(lists_come_from_the_file),
         cmocka_unit_test(lines_are_counted_once),
         cmocka_unit_test(damage_is_told),
     };

@@ -1,4 +1,4 @@
-/* Files that are replaced whole or not at all, and reads of whole files. */
+/* Files that are replaced whole or not at all, reads of whole files, and pieces that are read ahead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/error.h"
+#include "common/store/read_ahead.h"
 #include "common/util/file.h"
 
 static char dir[] = "/tmp/test_file_XXXXXX";
@@ -115,6 +116,49 @@ static void a_changed_file_has_another_identity(void **state)
     assert_string_not_equal(one, two);
 }
 
+static unsigned char byte_at(uint64_t at)
+{
+    return (unsigned char)(at * 7 + at / 251);
+}
+
+/* Pieces in any order, which begin and end anywhere, also beyond the end of the file. A piece stays where it
+ * is while the next one is read. */
+static void pieces_are_read_ahead(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 * PST_PAGE + 100, MOST = PST_PAGE + 1 };
+    static char content[BYTES];
+    static const struct {
+        uint64_t at, bytes, has;
+    } pieces[] = {{0, MOST, MOST},    {4095, 2, 2},           {9000, 0, 0},  {PST_PAGE, PST_PAGE, PST_PAGE},
+                  {8191, MOST, MOST}, {BYTES - 10, MOST, 10}, {BYTES, 8, 0}, {BYTES + 3 * PST_PAGE, 8, 0},
+                  {1, 1, 1}};
+    enum { N = sizeof pieces / sizeof *pieces };
+    for (uint64_t i = 0; i < BYTES; i++)
+        content[i] = (char)byte_at(i);
+    const char *path = path_of("pieces");
+    assert_int_equal(pst_file_replace(path, content, BYTES), PST_OK);
+    struct pst_read_ahead *a;
+    assert_int_equal(pst_read_ahead_open(&a, path, MOST), PST_OK);
+    pst_read_ahead_ask(a, pieces[0].at, pieces[0].bytes);
+    for (int i = 0; i < N; i++) {
+        const char *piece;
+        uint64_t bytes;
+        assert_int_equal(pst_read_ahead_take(a, &piece, &bytes), PST_OK);
+        if (i + 1 < N)
+            pst_read_ahead_ask(a, pieces[i + 1].at, pieces[i + 1].bytes);
+        assert_int_equal(bytes, pieces[i].has);
+        for (uint64_t k = 0; k < bytes; k++)
+            assert_int_equal((unsigned char)piece[k], byte_at(pieces[i].at + k));
+    }
+    pst_read_ahead_ask(a, 5, 6); /* nobody takes it */
+    pst_read_ahead_close(a);
+    pst_read_ahead_close(NULL);
+    assert_int_equal(pst_read_ahead_open(&a, path_of("missing"), MOST), PST_E_IO);
+    assert_non_null(strstr(pst_error_text(), "missing"));
+    assert_null(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +167,7 @@ int main(void)
         cmocka_unit_test(what_cannot_take_its_place_is_removed),
         cmocka_unit_test(reads_are_bounded),
         cmocka_unit_test(a_changed_file_has_another_identity),
+        cmocka_unit_test(pieces_are_read_ahead),
     };
     assert(mkdtemp(dir) != NULL);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

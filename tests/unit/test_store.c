@@ -7,6 +7,7 @@
 #include "common/store/dataset/stride.h"
 #include "common/store/dataset/npy.h"
 #include "common/store/dataset/verify.h"
+#include "common/store/vertices.h"
 
 static void test_stride(void **state)
 {
@@ -454,20 +455,53 @@ static void test_wrong_contents(void **state)
     }
 }
 
+static int ascending(const void *left, const void *right)
+{
+    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* As qsort() does it: few and many ids, of few and of all bits, equal ones, and those that are sorted. */
+static void ids_are_sorted(void **state)
+{
+    (void)state;
+    enum { MOST = 20000 };
+    static int64_t ids[MOST], expected[MOST];
+    static const int64_t counts[] = {0, 1, 2, 48, 49, 300, MOST};
+    static const int64_t below[] = {1, 2, 200, 257, 70000, (int64_t)1 << 40, INT64_MAX};
+    uint64_t draw = 5;
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        for (size_t b = 0; b < sizeof below / sizeof *below; b++) {
+            const int64_t n = counts[k];
+            const size_t bytes = (size_t)n * sizeof *ids;
+            for (int64_t i = 0; i < n; i++) {
+                draw = draw * 6364136223846793005u + 1442695040888963407u;
+                ids[i] = expected[i] = (int64_t)(draw >> 1) % below[b];
+            }
+            qsort(expected, (size_t)n, sizeof *expected, ascending);
+            for (int turn = 0; turn < 2; turn++) {
+                pst_vertices_sort(ids, n);
+                assert_memory_equal(ids, expected, bytes);
+            }
+            for (int64_t i = 0; i < n / 2; i++) { /* descending */
+                const int64_t swap = ids[i];
+                ids[i] = ids[n - 1 - i];
+                ids[n - 1 - i] = swap;
+            }
+            pst_vertices_sort(ids, n);
+            assert_memory_equal(ids, expected, bytes);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_array_round_trip),
-        cmocka_unit_test(test_writer_counts),
-        cmocka_unit_test(test_disk_full),
-        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_header_fuzz),
-        cmocka_unit_test(test_dataset_round_trip),
-        cmocka_unit_test(test_manifests),
-        cmocka_unit_test(test_whole_or_not_at_all),
-        cmocka_unit_test(test_leftovers),
-        cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(ids_are_sorted),        cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_array_round_trip), cmocka_unit_test(test_writer_counts),
+        cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_header_fuzz),      cmocka_unit_test(test_dataset_round_trip),
+        cmocka_unit_test(test_manifests),        cmocka_unit_test(test_whole_or_not_at_all),
+        cmocka_unit_test(test_leftovers),        cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_wrong_contents),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -7,6 +7,7 @@
 
 #include "common/util/file.h"
 #include "common/store/dataset/rows.h"
+#include "common/store/vertices.h"
 #include "stages/lib/device/device.h"
 #include "common/error.h"
 #include "common/util/memory.h"
@@ -14,12 +15,6 @@
 #define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
 #define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: one copy from host memory */
 #define GAP_BYTES ((uint64_t)64 << 10)   /* reading a smaller gap costs less than another read */
-
-static int ascending(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
 
 /* The files, and the window that sorted ids are read through. */
 struct reading {
@@ -170,8 +165,8 @@ static pst_rc check_ids(const int64_t *ids, int64_t n, const struct pst_array *f
 static void sort_tiers(int64_t *ids, const int64_t *vertices, int64_t gpu_n, int64_t n)
 {
     memcpy(ids, vertices, (size_t)n * sizeof *ids);
-    qsort(ids, (size_t)gpu_n, sizeof *ids, ascending);
-    qsort(ids + gpu_n, (size_t)(n - gpu_n), sizeof *ids, ascending);
+    pst_vertices_sort(ids, gpu_n);
+    pst_vertices_sort(ids + gpu_n, n - gpu_n);
 }
 
 /* Loads the rows of the GPU tier into the GPU's memory, through a pinned buffer. */
@@ -239,7 +234,7 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
         goto out;
     }
     memcpy(ids, vertices, (size_t)n * sizeof *ids);
-    qsort(ids, (size_t)n, sizeof *ids, ascending);
+    pst_vertices_sort(ids, n);
     rc = check_ids(ids, n, features, rows);
     if (rc == PST_OK)
         rc = take_memory(c, stride);

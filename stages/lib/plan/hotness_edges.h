@@ -1,7 +1,5 @@
 /* hotness_edges.h: the entries of all lists in ascending order, from memory or from the dataset's file. From
- * the file, a window of bounded size moves over them with direct reads, so the page cache and the mapped file
- * are not used. A thread reads the next window while the caller works on this one. A file system without
- * direct reads gives them through the page cache, which then drops them.
+ * the file, a window of bounded size moves over them, and the next window is read meanwhile (read_ahead.h).
  *
  * Owner: pst_hotness_edges_close releases what ..._open took, and accepts a zeroed struct. Threads: one. */
 #ifndef PST_HOTNESS_EDGES_H
@@ -13,14 +11,16 @@
 PST_BEGIN_DECLS
 
 struct pst_array;
-struct pst_hotness_reader; /* the thread, and both windows */
+struct pst_read_ahead;
 
 struct pst_hotness_edges {
     const struct pst_array *file; /* NULL: all entries are in memory */
     const void *entries;          /* first to end - 1 */
     int entry_bytes;              /* 4 or 8 */
     int64_t first, end, all;
-    struct pst_hotness_reader *reader; /* of the file */
+    struct pst_read_ahead *reader; /* of the file */
+    uint64_t window_bytes;
+    int64_t asked; /* the first entry of the window that is being read; -1: none is */
 };
 
 /* file: the dataset's indices, or NULL to use graph->indices. window_bytes: of a read, at least a page; two

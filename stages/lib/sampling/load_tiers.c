@@ -192,8 +192,8 @@ static pst_rc load_lists(struct pst_sampling *s)
     if (!s->cache_owner)
         pst_topology_lists_borrow(&s->cached_lists, memory, &s->in.graph, lists->gpu_n, lists->n);
     else
-        rc = pst_topology_lists_load(&s->cached_lists, memory, &s->in.graph, lists->ids, lists->gpu_n,
-                                     lists->n);
+        rc = pst_topology_lists_load(&s->cached_lists, memory, &s->in.graph, &s->in.ds.indices, lists->ids,
+                                     lists->gpu_n, lists->n);
     if (rc == PST_OK)
         pst_log(s->self, "%s %lld lists of neighbours in %.3f s", s->cache_owner ? "cached" : "mapped",
                 (long long)lists->n, pst_now() - begin);

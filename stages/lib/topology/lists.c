@@ -1,13 +1,18 @@
-/* lists.c: copies lists of neighbours out of the mapped files. */
+/* lists.c: copies lists of neighbours out of the mapped files, or reads them from the file. */
 #include "stages/lib/topology/lists.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
+#include "common/store/read_ahead.h"
+#include "common/store/store.h"
+#include "common/store/vertices.h"
 #include "common/util/memory.h"
 
-#define QUADRATIC_MAX 64 /* entries that are compared with one another, to count lines */
+#define PIECE_BYTES ((int64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
+#define GAP_BYTES ((int64_t)64 << 10)  /* reading a smaller gap costs less than another read */
+#define QUADRATIC_MAX 64               /* entries that are compared with one another, to count lines */
 
 /* ---- memory: offsets, index, entries ---------------------------------------------------------------- */
 
@@ -67,12 +72,6 @@ void pst_topology_lists_borrow(struct pst_topology_lists *l, void *memory, const
 
 /* ---- loading ---------------------------------------------------------------------------------------- */
 
-static int ascending(const void *left, const void *right)
-{
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static pst_rc check_once(const int64_t *sorted, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
@@ -85,22 +84,92 @@ static pst_rc check_once(const int64_t *sorted, int64_t n)
 }
 
 /* In each tier the lists are in the order of the file. */
-static void copy_lists(struct pst_topology_lists *l, const struct pst_csc *graph, const int64_t *ids)
+static void set_places(struct pst_topology_lists *l, const struct pst_csc *graph, const int64_t *ids)
+{
+    l->at[0] = 0;
+    for (int64_t i = 0; i < l->n; i++)
+        l->at[i + 1] = l->at[i] + graph->indptr[ids[i] + 1] - graph->indptr[ids[i]];
+}
+
+/* Copies lists i to end - 1. from: entries of the graph, from entry `first` on. */
+static void copy_lists(struct pst_topology_lists *l, const struct pst_csc *graph, const int64_t *ids,
+                       int64_t i, int64_t end, const char *from, int64_t first)
 {
     char *to = (char *)(uintptr_t)l->entries;
-    int64_t at = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        const int64_t begin = graph->indptr[ids[i]], degree = graph->indptr[ids[i] + 1] - begin;
-        l->at[i] = at;
-        memcpy(to + at * l->entry_bytes, (const char *)graph->indices + begin * l->entry_bytes,
-               (size_t)(degree * l->entry_bytes));
-        at += degree;
+    for (; i < end; i++)
+        memcpy(to + l->at[i] * l->entry_bytes, from + (graph->indptr[ids[i]] - first) * l->entry_bytes,
+               (size_t)((l->at[i + 1] - l->at[i]) * l->entry_bytes));
+}
+
+static uint64_t longest_of(const struct pst_topology_lists *l)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < l->n; i++)
+        longest = pst_max_i64(longest, l->at[i + 1] - l->at[i]);
+    return (uint64_t)(longest * l->entry_bytes);
+}
+
+/* Lists that lie close together in the file, which one read brings. */
+struct piece {
+    int64_t begin, end;   /* of the ids */
+    int64_t first, after; /* entries */
+};
+
+static struct piece piece_from(const struct pst_topology_lists *l, const struct pst_csc *graph,
+                               const int64_t *ids, int64_t i)
+{
+    const int64_t most = PIECE_BYTES / l->entry_bytes, gap = GAP_BYTES / l->entry_bytes;
+    struct piece p = {i, i + 1, graph->indptr[ids[i]], graph->indptr[ids[i] + 1]};
+    for (; p.end < l->n; p.end++) {
+        const int64_t first = graph->indptr[ids[p.end]], after = graph->indptr[ids[p.end] + 1];
+        if (first < p.after || first - p.after > gap || after - p.first > most)
+            break;
+        p.after = after;
     }
-    l->at[l->n] = at;
+    return p;
+}
+
+static void ask(struct pst_read_ahead *reader, const struct pst_array *file, const struct piece *p,
+                uint64_t entry)
+{
+    pst_read_ahead_ask(reader, file->data_at + (uint64_t)p->first * entry,
+                       (uint64_t)(p->after - p->first) * entry);
+}
+
+/* While lists are copied, the next ones are read. */
+static pst_rc read_lists(struct pst_topology_lists *l, const struct pst_csc *graph,
+                         const struct pst_array *file, const int64_t *ids)
+{
+    const uint64_t entry = (uint64_t)l->entry_bytes, longest = longest_of(l);
+    struct pst_read_ahead *reader;
+    pst_rc rc = pst_read_ahead_open(&reader, file->path, longest > PIECE_BYTES ? longest : PIECE_BYTES);
+    if (rc != PST_OK)
+        return rc;
+    struct piece next = piece_from(l, graph, ids, 0);
+    ask(reader, file, &next, entry);
+    for (struct piece p = next; p.begin < l->n; p = next) {
+        const char *entries;
+        uint64_t bytes;
+        rc = pst_read_ahead_take(reader, &entries, &bytes);
+        if (rc == PST_OK && bytes < (uint64_t)(p.after - p.first) * entry)
+            rc = pst_fail(PST_E_IO, "%s ends before edge %lld of %lld: the file became shorter", file->path,
+                          (long long)p.after - 1, (long long)graph->edges);
+        if (rc != PST_OK)
+            break;
+        next.begin = p.end;
+        if (p.end < l->n) {
+            next = piece_from(l, graph, ids, p.end);
+            ask(reader, file, &next, entry);
+        }
+        copy_lists(l, graph, ids, p.begin, p.end, entries, p.first);
+    }
+    pst_read_ahead_close(reader);
+    return rc == PST_OK ? rc : pst_wrap(rc, "cannot fill the cache of lists");
 }
 
 pst_rc pst_topology_lists_load(struct pst_topology_lists *l, void *memory, const struct pst_csc *graph,
-                               const int64_t *vertices, int64_t gpu_n, int64_t n)
+                               const struct pst_array *file, const int64_t *vertices, int64_t gpu_n,
+                               int64_t n)
 {
     uint64_t bytes = 0;
     *l = (struct pst_topology_lists){0};
@@ -117,18 +186,27 @@ pst_rc pst_topology_lists_load(struct pst_topology_lists *l, void *memory, const
         goto out;
     }
     memcpy(ids, vertices, (size_t)n * sizeof *ids);
-    qsort(ids, (size_t)n, sizeof *ids, ascending);
+    pst_vertices_sort(ids, n);
     rc = check_once(ids, n);
     if (rc != PST_OK)
         goto out;
-    memcpy(ids, vertices, (size_t)n * sizeof *ids);
-    qsort(ids, (size_t)gpu_n, sizeof *ids, ascending);
-    qsort(ids + gpu_n, (size_t)(n - gpu_n), sizeof *ids, ascending);
+    if (gpu_n > 0) {
+        memcpy(ids, vertices, (size_t)n * sizeof *ids);
+        pst_vertices_sort(ids, gpu_n);
+        pst_vertices_sort(ids + gpu_n, n - gpu_n);
+    }
     pst_topology_lists_borrow(l, memory != NULL ? memory : own, graph, gpu_n, n);
     l->memory = own;
     own = NULL;
-    copy_lists(l, graph, ids);
-    l->index = pst_k_cache_init(l->index, ids, n);
+    set_places(l, graph, ids);
+    if (file == NULL)
+        copy_lists(l, graph, ids, 0, n, graph->indices, 0);
+    else if (n > 0)
+        rc = read_lists(l, graph, file, ids);
+    if (rc == PST_OK)
+        l->index = pst_k_cache_init(l->index, ids, n);
+    else
+        pst_topology_lists_release(l);
 out:
     free(own);
     free(ids);

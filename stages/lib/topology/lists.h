@@ -11,6 +11,8 @@
 
 PST_BEGIN_DECLS
 
+struct pst_array;
+
 #define PST_TOPOLOGY_LINE 64 /* bytes of a PCIe transaction (CLS in the paper) */
 
 struct pst_topology_lists {
@@ -27,13 +29,14 @@ struct pst_topology_lists {
 PST_API PST_MUST_USE pst_rc pst_topology_lists_bytes(const struct pst_csc *graph, const int64_t *vertices,
                                                      int64_t n, uint64_t *bytes);
 
-/* Copies the lists of `vertices` (n ids in any order, each once) from the mapped graph, in the order of the
- * file. The first gpu_n of the vertices are the GPU tier's. memory: NULL, or pst_topology_lists_bytes of
- * zeroed memory, from the start of a page, that the caller keeps. PST_E_NOMEM; PST_E_FORMAT: as above, or an
- * id comes twice. */
+/* Copies the lists of `vertices` (n ids in any order, each once), in the order of the file. The first gpu_n
+ * of the vertices are the GPU tier's. memory: NULL, or pst_topology_lists_bytes of zeroed memory, from the
+ * start of a page, that the caller keeps. file: the dataset's indices, which are read from the drive, also if
+ * the page cache has them; NULL: graph->indices is copied. PST_E_NOMEM; PST_E_FORMAT: as above, or an id
+ * comes twice; PST_E_IO. */
 PST_API PST_MUST_USE pst_rc pst_topology_lists_load(struct pst_topology_lists *l, void *memory,
-                                                    const struct pst_csc *graph, const int64_t *vertices,
-                                                    int64_t gpu_n, int64_t n);
+                                                    const struct pst_csc *graph, const struct pst_array *file,
+                                                    const int64_t *vertices, int64_t gpu_n, int64_t n);
 /* Uses the lists that another instance loads, or has loaded, from the same graph and vertices into memory
  * that both have mapped. */
 PST_API void pst_topology_lists_borrow(struct pst_topology_lists *l, void *memory,

@@ -8,6 +8,7 @@
 #include "common/stage.h"
 #include "common/store/dataset/rows.h"
 #include "common/store/store.h"
+#include "common/store/vertices.h"
 
 /* ---- memory: rows, lists, and with replica 0 the CPU tier ------------------------------------------- */
 
@@ -66,8 +67,8 @@ static pst_rc fill(const struct pst_plan *plan, int replica, const struct pst_da
                                     ds->vertices, ds->stride_bytes, ids, 0, n);
     n = pst_sampling_resident_lists_of(plan, replica, &ids);
     if (rc == PST_OK)
-        rc = pst_topology_lists_load(&lists, memory + lists_at(plan, replica, ds->stride_bytes), graph, ids,
-                                     0, n);
+        rc = pst_topology_lists_load(&lists, memory + lists_at(plan, replica, ds->stride_bytes), graph, NULL,
+                                     ids, 0, n);
     if (rc == PST_OK && replica == 0 && plan->rows.n > 0)
         rc = host_at(plan, replica, graph, ds->stride_bytes, &at);
     return rc == PST_OK && replica == 0 && plan->rows.n > 0
@@ -141,7 +142,7 @@ pst_rc pst_sampling_resident_ids(const struct pst_sampling_resident *r, const st
     }
     if (rows && plan->rows.n > 0) {
         memcpy(ids + at, plan->rows.ids, (size_t)plan->rows.n * sizeof *ids);
-        qsort(ids + at, (size_t)plan->rows.n, sizeof *ids, ascending);
+        pst_vertices_sort(ids + at, plan->rows.n);
     }
     return PST_OK;
 }
