@@ -286,10 +286,10 @@ run: deps
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tools/demo
 
-.PHONY: check
-check: deps-test
+.PHONY: check check-long
+check check-long: deps-test
 	@$(MAKE) --no-print-directory all tests
-	@BUILD=$(BUILD) SAN=$(SAN) tests/run check
+	@BUILD=$(BUILD) SAN=$(SAN) tests/run $(if $(filter check-long,$@),long,check)
 
 .PHONY: check-qemu
 check-qemu: deps-test
@@ -382,6 +382,7 @@ help:
 	@echo 'make               build into build/ (SAN=asan|ubsan|tsan: into build-SAN/; V=1: print all commands)'
 	@echo 'make run           install what is missing, build, make the demo dataset, train on it'
 	@echo 'make check         quick tests'
+	@echo 'make check-long    the tests that take longer'
 	@echo 'make check-qemu    our NVMe driver against QEMU'"'"'s controllers, in a virtual machine'
 	@echo 'make check-gpu      the CUDA twins on this machine'"'"'s GPU (needs nvcc), or on virtual GPUs'
 	@echo 'make gpu-pack      an archive of all that check-gpu and bench-gpu need on another machine; PACK=FILE: its name'

@@ -1,6 +1,6 @@
 /* twin_fixture.h: both twins over the same inputs. CUDA's is the host build (kernels/cuda/host) unless
  * PENSTOCK_TWIN=cuda asks for the real one, as `make check-gpu` does. Each test runs over
- * PENSTOCK_TWIN_SHAPES random shapes, 100 by default. */
+ * PENSTOCK_TWIN_SHAPES random shapes, 30 by default. */
 #ifndef TWIN_FIXTURE_H
 #define TWIN_FIXTURE_H
 
@@ -49,7 +49,7 @@ static inline int shapes(void)
 #ifdef __SANITIZE_THREAD__
     const int most = 1; /* it sees one thread, and takes microseconds to change fibers */
 #else
-    const int most = 100;
+    const int most = 30;
 #endif
     return wanted ? atoi(wanted) : most;
 }

@@ -16,27 +16,32 @@ static void ask(struct pst_hotness_edges *e, int64_t at)
                        left < e->window_bytes ? left : e->window_bytes);
 }
 
-pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at)
+/* Waits for the window that was asked for, and uses it. */
+static pst_rc take(struct pst_hotness_edges *e)
 {
-    const int64_t most = (int64_t)(e->window_bytes / (uint64_t)e->entry_bytes);
     const char *entries;
     uint64_t bytes;
-    if (e->asked >= 0 && (at < e->asked || at >= e->asked + most)) {
-        const pst_rc rc = pst_read_ahead_take(e->reader, &entries, &bytes);
-        if (rc != PST_OK)
-            return pst_wrap(rc, "the edges");
-        e->asked = -1;
-    }
-    if (e->asked < 0)
-        ask(e, at);
-    const int64_t first = e->asked;
     const pst_rc rc = pst_read_ahead_take(e->reader, &entries, &bytes);
+    if (rc == PST_OK) {
+        e->entries = entries;
+        e->first = e->asked;
+        e->end = e->first + (int64_t)(bytes / (uint64_t)e->entry_bytes);
+    }
     e->asked = -1;
+    return rc == PST_OK ? rc : pst_wrap(rc, "the edges");
+}
+
+pst_rc pst_hotness_edges_move(struct pst_hotness_edges *e, int64_t at)
+{
+    const int64_t entries = (int64_t)(e->window_bytes / (uint64_t)e->entry_bytes);
+    const bool other = e->asked >= 0 && (at < e->asked || at >= e->asked + entries);
+    pst_rc rc = other ? take(e) : PST_OK;
+    if (rc == PST_OK && e->asked < 0)
+        ask(e, at);
+    if (rc == PST_OK)
+        rc = take(e);
     if (rc != PST_OK)
-        return pst_wrap(rc, "the edges");
-    e->entries = entries;
-    e->first = first;
-    e->end = first + (int64_t)(bytes / (uint64_t)e->entry_bytes);
+        return rc;
     if (at >= e->end)
         return pst_fail(PST_E_IO,
                         "%s ends before edge %" PRId64 " of %" PRId64

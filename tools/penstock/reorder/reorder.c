@@ -68,8 +68,9 @@ static void say(const struct reorder_job *j, const struct pst_build *b, enum pst
                 const struct pst_reads r[2])
 {
     char now[32], then[32];
-    (void)printf("%s: %" PRId64 " vertices, %" PRId64 " edges, by %s; at most %.0f MiB of memory\n", b->dir,
-                 b->manifest.vertices, b->manifest.edges, pst_renumber_name(by),
+    (void)printf("%s: %" PRId64 " vertices, %" PRId64
+                 " edges, by %s; at most %.0f MiB of memory with mapped files\n",
+                 b->dir, b->manifest.vertices, b->manifest.edges, pst_renumber_name(by),
                  (double)pst_memory_peak() / 1048576);
     if (j->draws)
         (void)printf("an epoch reads about %s instead of %s (%.1f %%), in %" PRIu64
