@@ -555,6 +555,7 @@ static pst_rc pump(struct pst_disk *d)
             pst_rc rung = d->backend.ops->ring(&d->backend);
             rc = rc == PST_OK ? rung : rc;
         }
+        account(d); /* a short burst begins and ends in one call */
         if (rc == PST_OK)
             rc = take_completions(d, &any);
         if (rc != PST_OK)
