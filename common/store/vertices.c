@@ -19,9 +19,10 @@ static void insert_all(int64_t *ids, int64_t n)
     }
 }
 
+/* With the sign turned, so that negative ids of a damaged file come first. */
 static unsigned digit_of(int64_t id, int shift)
 {
-    return (unsigned)(id >> shift) & (DIGITS - 1);
+    return (unsigned)(((uint64_t)id ^ (uint64_t)1 << 63) >> shift) & (DIGITS - 1);
 }
 
 /* Moves each id to the group of its digit. end[d]: where group d ends. */
@@ -48,8 +49,8 @@ static void permute(int64_t *ids, int64_t n, int shift, int64_t end[DIGITS])
     }
 }
 
-/* Ids that differ only in bits below shift + DIGIT_BITS. */
-static void sort_from(int64_t *ids, int64_t n, int shift) // NOLINT(misc-no-recursion): at most 8 levels
+/* Ids that differ only in bits below shift + DIGIT_BITS. It calls itself at most 7 times deep. */
+static void sort_from(int64_t *ids, int64_t n, int shift)
 {
     if (n <= FEW) {
         insert_all(ids, n);

@@ -8,8 +8,8 @@
 
 PST_BEGIN_DECLS
 
-/* Sorts n ids, which are at least 0, in ascending order, without other memory: an American flag sort (McIlroy
- * et al., Computing Systems 6(1), 1993). For millions of ids, it takes a fraction of the time of qsort(). */
+/* Sorts n ids in ascending order, without other memory: an American flag sort (McIlroy et al., Computing
+ * Systems 6(1), 1993). For millions of ids, it takes a fraction of the time of qsort(). */
 PST_API void pst_vertices_sort(int64_t *ids, int64_t n);
 
 PST_END_DECLS

@@ -461,14 +461,15 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* As qsort() does it: few and many ids, of few and of all bits, equal ones, and those that are sorted. */
+/* As qsort() does it: few and many ids, of few and of all bits, equal ones, negative ones, and those that are
+ * sorted. below: 0 for any number. */
 static void ids_are_sorted(void **state)
 {
     (void)state;
     enum { MOST = 20000 };
     static int64_t ids[MOST], expected[MOST];
     static const int64_t counts[] = {0, 1, 2, 48, 49, 300, MOST};
-    static const int64_t below[] = {1, 2, 200, 257, 70000, (int64_t)1 << 40, INT64_MAX};
+    static const int64_t below[] = {1, 2, 200, 257, 70000, (int64_t)1 << 40, INT64_MAX, 0};
     uint64_t draw = 5;
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
         for (size_t b = 0; b < sizeof below / sizeof *below; b++) {
@@ -476,7 +477,7 @@ static void ids_are_sorted(void **state)
             const size_t bytes = (size_t)n * sizeof *ids;
             for (int64_t i = 0; i < n; i++) {
                 draw = draw * 6364136223846793005u + 1442695040888963407u;
-                ids[i] = expected[i] = (int64_t)(draw >> 1) % below[b];
+                ids[i] = expected[i] = below[b] > 0 ? (int64_t)(draw >> 1) % below[b] : (int64_t)draw;
             }
             qsort(expected, (size_t)n, sizeof *expected, ascending);
             for (int turn = 0; turn < 2; turn++) {
