@@ -463,7 +463,7 @@ static int ascending(const void *left, const void *right)
 
 /* As qsort() does it: few and many ids, of few and of all bits, equal ones, negative ones, and those that are
  * sorted. below: 0 for any number. */
-static void ids_are_sorted(void **state)
+static void test_sorted_ids(void **state)
 {
     (void)state;
     enum { MOST = 20000 };
@@ -497,13 +497,19 @@ static void ids_are_sorted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_are_sorted),        cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_array_round_trip), cmocka_unit_test(test_writer_counts),
-        cmocka_unit_test(test_disk_full),        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_header_fuzz),      cmocka_unit_test(test_dataset_round_trip),
-        cmocka_unit_test(test_manifests),        cmocka_unit_test(test_whole_or_not_at_all),
-        cmocka_unit_test(test_leftovers),        cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_array_round_trip),
+        cmocka_unit_test(test_writer_counts),
+        cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_header_fuzz),
+        cmocka_unit_test(test_dataset_round_trip),
+        cmocka_unit_test(test_manifests),
+        cmocka_unit_test(test_whole_or_not_at_all),
+        cmocka_unit_test(test_leftovers),
+        cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_wrong_contents),
+        cmocka_unit_test(test_sorted_ids),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -532,7 +532,7 @@ static pst_rc take_completions(struct pst_disk *d, bool *any)
     return first;
 }
 
-/* Adds the time since the last call; the queue has not changed since then. */
+/* Adds the time since the last call, with what is in flight now. */
 static void account(struct pst_disk *d)
 {
     const double now = pst_clock_s(), passed = d->looked_at > 0 ? now - d->looked_at : 0;
@@ -555,7 +555,7 @@ static pst_rc pump(struct pst_disk *d)
             pst_rc rung = d->backend.ops->ring(&d->backend);
             rc = rc == PST_OK ? rung : rc;
         }
-        account(d); /* a short burst begins and ends in one call */
+        account(d); /* else a burst that begins and ends in this call would have taken no time */
         if (rc == PST_OK)
             rc = take_completions(d, &any);
         if (rc != PST_OK)

@@ -31,9 +31,10 @@ PST_API PST_MUST_USE pst_rc pst_topology_lists_bytes(const struct pst_csc *graph
 
 /* Copies the lists of `vertices` (n ids in any order, each once), in the order of the file. The first gpu_n
  * of the vertices are the GPU tier's. memory: NULL, or pst_topology_lists_bytes of zeroed memory, from the
- * start of a page, that the caller keeps. file: the dataset's indices, which are read from the drive, also if
- * the page cache has them; NULL: graph->indices is copied. PST_E_NOMEM; PST_E_FORMAT: as above, or an id
- * comes twice; PST_E_IO. */
+ * start of a page, that the caller keeps. file: the dataset's indices, which are read from the drive even if
+ * the page cache has them; this takes twice the bytes of the longest list, at least 8 MiB, until it returns.
+ * file NULL: graph->indices is copied. PST_E_NOMEM; PST_E_FORMAT: as above, or an id comes twice; PST_E_IO.
+ */
 PST_API PST_MUST_USE pst_rc pst_topology_lists_load(struct pst_topology_lists *l, void *memory,
                                                     const struct pst_csc *graph, const struct pst_array *file,
                                                     const int64_t *vertices, int64_t gpu_n, int64_t n);
