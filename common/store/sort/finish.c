@@ -142,7 +142,7 @@ static pst_rc go_on_parting(struct pst_sorter *s, const struct index_part *of)
     for (unsigned i = 0; rc == PST_OK && i < s->parts.buckets; i++)
         rc = pst_sorter_bucket_reload(&s->spill, &s->parts.bucket[i]);
     s->wide = of->wide;
-    s->filling = s->taking = s->slices; /* the arena was full: slices go round */
+    s->filling = s->taking = s->fresh; /* keys were written: slices go round */
     s->slice[slice_at(s, s->filling)].wide = s->wide;
     return rc == PST_OK ? pst_sorter_start_scattering(s) : rc;
 }

@@ -56,6 +56,7 @@ static pst_rc allocate(struct pst_sorter *s)
     s->spill.block_bytes = clamp(power_below(memory / 4096), BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
     s->spill.extent_bytes = EXTENT_BLOCKS * s->spill.block_bytes;
     s->round = clamp(2 * (uint64_t)(s->workers + 1), 1, s->slices);
+    s->fresh = s->slices;
     s->slice = calloc(s->slices, sizeof *s->slice);
     void *arena = mmap(NULL, s->slices * s->slice_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -243,6 +244,8 @@ pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_
         memcpy(s->expected[i] + s->nexpected, from[i], take * sizeof **from);
     }
     s->nexpected += take;
+    if (s->nexpected > 0) /* memory will not hold all keys, so they need not be collected in it */
+        s->fresh = s->round;
     return PST_OK;
 }
 
@@ -304,7 +307,7 @@ static pst_rc next_slice(struct pst_sorter *s)
     pst_rc rc = PST_OK;
     if (spilling(s)) {
         rc = hand_over(s, s->filling);
-    } else if (widened || s->filling + 1 == s->slices) {
+    } else if (widened || s->filling + 1 == s->fresh) {
         rc = start_spilling(s, (size_t)s->filling + 1);
         for (uint64_t i = 0; rc == PST_OK && i <= s->filling; i++)
             rc = hand_over(s, i);

@@ -34,9 +34,10 @@ PST_API PST_MUST_USE pst_rc pst_sorter_new(struct pst_sorter **out, const struct
 /* How many keys a sample of `keys` keys should have; 0: memory holds them all, and none is needed. */
 PST_API int64_t pst_sorter_sample(const struct pst_sorter *s, int64_t keys);
 
-/* Before the first key: gives n keys of a sample, so that splitters divide all keys well if the first ones
- * are unlike the others, for example because they are sorted. May be called several times. Keys beyond the
- * room for a sample are left out, and so are those of a call with an id of more than 32 bits. PST_E_NOMEM. */
+/* Before the first key, if memory will not hold all keys: gives n keys of a sample, so that splitters divide
+ * all keys well if the first ones are unlike the others, for example because they are sorted. Keys are then
+ * written to the disk from the start. May be called several times. Keys beyond the room for a sample are left
+ * out, and so are those of a call with an id of more than 32 bits. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_sorter_expect(struct pst_sorter *s, const int64_t *high, const int64_t *low,
                                               int64_t n);
 

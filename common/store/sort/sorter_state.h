@@ -7,7 +7,7 @@
 
 enum slice_state { FREE, FULL, BUSY };
 
-/* A piece of the arena. Until the arena is full the slices are filled in order, and all keys are in memory;
+/* A piece of the arena. Until `fresh` slices are full they are filled in order, and all keys are in memory;
  * then a few of them go round between the caller and the workers. */
 struct slice {
     size_t n;
@@ -20,8 +20,9 @@ struct pst_sorter {
     bool wide, finished;
     int workers;
     char *arena;
-    size_t slice_bytes, slices, round; /* round: how many slices go round once the arena was full */
-    uint64_t filling;                  /* counts the slices that were begun: which one is filled now */
+    size_t slice_bytes, slices;
+    size_t fresh, round; /* slices that are filled before keys are written; those that go round then */
+    uint64_t filling;    /* counts the slices that were begun: which one is filled now */
     struct slice *slice;
     int64_t *expected[2]; /* high and low of the sample that the caller gave; NULL: it gave none */
     size_t nexpected;
@@ -49,7 +50,7 @@ struct pst_sorter {
 
 static inline size_t slice_at(const struct pst_sorter *s, uint64_t count)
 {
-    return count < s->slices ? (size_t)count : (size_t)((count - s->slices) % s->round);
+    return count < s->fresh ? (size_t)count : (size_t)((count - s->fresh) % s->round);
 }
 
 static inline bool spilling(const struct pst_sorter *s)
