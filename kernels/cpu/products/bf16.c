@@ -34,6 +34,7 @@ void omp_set_num_threads(int threads); /* of libgomp, which oneDNN runs on; ther
 
 static pst_onednn_bf16_fn multiply;
 static bool has_blocks; /* B can be stored in blocks */
+static bool zeros;      /* sums may leave out the zeros of B */
 static pthread_key_t scratch_key;
 
 struct scratch {
@@ -57,6 +58,7 @@ static void load(void)
     found = pst_products_load(PST_ONEDNN_BLOCKS_SYMBOL);
     memcpy(&ask, &found, sizeof found);
     has_blocks = ask() != 0;
+    zeros = pst_products_want_zeros_bf16();
     if (pthread_key_create(&scratch_key, free_scratch) != 0) {
         fprintf(stderr, "cannot multiply in bfloat16: the process has too many thread-specific keys\n");
         abort();
@@ -247,6 +249,9 @@ static void by_rows(const struct product *p, const uint16_t *b)
 static void by_sums(const struct product *p)
 {
     bool adds = p->adds;
+    if (zeros &&
+        pst_products_zeros_bf16(p->parts, p->m, p->n, p->k, p->a, p->b, p->ldb, adds ? 1 : 0, p->c, p->ldc))
+        return;
     for (int64_t at = 0, k; at < p->k; at += k, adds = true) {
         k = power_below(pst_max_i64(p->k - at, SUMMED_MIN), SUMMED_MAX);
         const int64_t rows = pst_min_i64(k, p->k - at);

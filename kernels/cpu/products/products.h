@@ -20,8 +20,9 @@ void pst_products_bf16(struct pst_queue *q, bool ta, bool tb, int64_t m, int64_t
                        int64_t ldc, int threads);
 
 /* factor_set, factor_free, gemm_factor, gemm_sums and sum_rounded of struct pst_twin. The factor is rounded
- * when it is set, and gemm_sums rounds B once for all of its products. Matrices in bfloat16 are multiplied as
- * they are. If memory runs out, these functions end the process with a message. */
+ * when it is set, and gemm_sums rounds B once for all of its products, and leaves out its zeros if
+ * pst_products_want_zeros_bf16. Matrices in bfloat16 are multiplied as they are. If memory runs out, these
+ * functions end the process with a message. */
 void pst_products_factor_set(struct pst_twin_factor **factor, const float *const *from, int count,
                              int64_t rows, int64_t cols);
 void pst_products_factor_free(struct pst_twin_factor *factor);
@@ -32,6 +33,16 @@ void pst_products_sums(int count, int64_t m, int64_t n, int64_t k, const struct 
 void pst_products_sum_rounded(const struct pst_block *block, int64_t first, int64_t n, const float *weight,
                               const float *self_weight, const struct pst_twin_view *in, uint16_t *out,
                               int64_t ld_out, int64_t dim);
+
+/* The same as pst_products_sums, without the products by zeros of B. So an infinity or a NaN of A that meets
+ * a zero is not noticed. False: B does not have enough zeros for this to be faster, and C is as it was.
+ * Whether it has depends on the factors alone. Needs a CPU that can do it. */
+PST_API bool pst_products_zeros_bf16(int count, int64_t m, int64_t n, int64_t k,
+                                     const struct pst_twin_view *a, const float *b, int64_t ldb, float beta,
+                                     float *const *c, int64_t ldc);
+PST_API bool pst_products_can_zeros_bf16(void);
+/* It can, and this is faster than its plain products. */
+bool pst_products_want_zeros_bf16(void);
 
 /* gemm_zeros of struct pst_twin, and whether this CPU has it. */
 bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,

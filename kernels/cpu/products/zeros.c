@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/cpu/products/transpose.h"
+
 #define TARGET __attribute__((target("avx2,fma")))
 #define TARGET_512 __attribute__((target("avx2,fma,avx512f,avx512bw")))
 #define INLINE static inline __attribute__((always_inline))
@@ -206,42 +208,6 @@ TARGET static void add_panel(struct space *s, float *sums, int64_t columns, int6
 
 /* ---- the factors --------------------------------------------------------------------------------- */
 
-/* to[j][i] = from[i][j] of 8 rows and 8 columns. */
-TARGET INLINE void transpose8(const float *from, int64_t ld, float *to, int64_t ld_to)
-{
-    __m256 r[LANES], p[LANES];
-    for (int i = 0; i < LANES; i++)
-        r[i] = _mm256_loadu_ps(from + i * ld);
-    for (int i = 0; i < LANES; i += 2) {
-        p[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        p[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < LANES; i += 4)
-        for (int half = 0; half < 2; half++) {
-            r[i + 2 * half] = _mm256_shuffle_ps(p[i + half], p[i + half + 2], 0x44);
-            r[i + 2 * half + 1] = _mm256_shuffle_ps(p[i + half], p[i + half + 2], 0xEE);
-        }
-    for (int i = 0; i < LANES / 2; i++) {
-        _mm256_storeu_ps(to + i * ld_to, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(to + (i + 4) * ld_to, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
-}
-
-TARGET static void transpose(const float *from, int64_t ld, int64_t rows, int64_t cols, float *to,
-                             int64_t ld_to)
-{
-    for (int64_t i = 0; i < rows; i += LANES)
-        for (int64_t j = 0; j < cols; j += LANES) {
-            if (i + LANES <= rows && j + LANES <= cols) {
-                transpose8(from + i * ld + j, ld, to + j * ld_to + i, ld_to);
-                continue;
-            }
-            for (int64_t a = i; a < pst_min_i64(i + LANES, rows); a++)
-                for (int64_t b = j; b < pst_min_i64(j + LANES, cols); b++)
-                    to[b * ld_to + a] = from[a * ld + b];
-        }
-}
-
 /* Finds what is not zero in 64 rows and 16 columns of the sparse factor. */
 TARGET_512 INLINE void look_512(uint64_t *mask, const float *at, int64_t ld, int64_t rows, int64_t cols)
 {
@@ -287,7 +253,7 @@ TARGET static void take_sparse(struct space *s, const struct job *job, int64_t r
     if (!whole)
         memset(s->sparse, 0, (size_t)cols * ROWS * sizeof *s->sparse);
     if (!job->by_rows)
-        transpose(f->at + row * f->ld + col, f->ld, rows, cols, s->sparse, ROWS);
+        pst_products_transpose(f->at + row * f->ld + col, f->ld, rows, cols, s->sparse, ROWS);
     for (int64_t j = 0; job->by_rows && !whole && j < cols; j++)
         memcpy(s->sparse + j * ROWS, f->at + (col + j) * f->ld + row, (size_t)rows * sizeof *s->sparse);
     s->at = job->by_rows && whole ? f->at + col * f->ld + row : s->sparse;
@@ -394,7 +360,7 @@ TARGET static void product(struct space *s, const struct job *job, int64_t col, 
         const float *sums = s->sums + p * COLUMNS * part;
         for (int64_t j = 0; job->turned && j < w; j += ROWS) { /* as many rows of sums as `sparse` holds */
             const int64_t some = pst_min_i64(ROWS, w - j);
-            transpose(sums + j, part, cols, some, s->sparse, COLUMNS);
+            pst_products_transpose(sums + j, part, cols, some, s->sparse, COLUMNS);
             put(s->sparse, COLUMNS, some, cols, job->beta, job->c + (at + j) * job->ldc + col, job->ldc);
         }
         if (!job->turned)
