@@ -34,10 +34,10 @@ enum {
 struct space {
     _Alignas(64) float sums[PST_TWIN_FACTOR_MAX][COLUMNS][WIDTH]; /* in the order that interleaving makes */
     _Alignas(64) uint16_t rows[PST_TWIN_FACTOR_MAX][ROWS + 1][WIDTH]; /* of each A; the last one is zeros */
-    _Alignas(64) uint32_t by_rows[ROWS / 2][COLUMNS];                 /* B: two rows in one number */
-    _Alignas(
-        64) uint32_t values[COLUMNS][ROWS / 2]; /* columns of B without zeros: two values in one number */
-    uint8_t row[COLUMNS][ROWS];                 /* the row of each value */
+    /* A float stands for two numbers in bfloat16: of two rows of B, and of columns of B without zeros. */
+    _Alignas(64) float by_rows[ROWS / 2][COLUMNS];
+    _Alignas(64) float values[COLUMNS][ROWS / 2];
+    uint8_t row[COLUMNS][ROWS]; /* the row of each of the values */
     uint8_t pairs[COLUMNS];
 };
 
@@ -87,9 +87,9 @@ TARGET static void round_pairs(struct space *s, const float *b, int64_t ldb, int
  * a pair with the last value, and meets a row of zeros, because a row of A may have an infinity. */
 TARGET INLINE void compress(struct space *s, int64_t col)
 {
-    uint16_t *values = (uint16_t *)(void *)s->values[col];
+    char *values = (char *)s->values[col];
     const __m512i numbers = _mm512_set1_epi16(0x7fff), /* without the sign: -0 is a zero, too */
-        first = _mm512_load_si512(values), last = _mm512_load_si512(values + ROWS / 2);
+        first = _mm512_load_si512(values), last = _mm512_load_si512(values + ROWS);
     const __mmask32 low = _mm512_test_epi16_mask(first, numbers),
                     high = _mm512_test_epi16_mask(last, numbers);
     const int nlow = __builtin_popcount(low), n = nlow + __builtin_popcount(high);
@@ -98,7 +98,7 @@ TARGET INLINE void compress(struct space *s, int64_t col)
                         42, 41, 40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22,
                         21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     _mm512_storeu_si512(values, _mm512_maskz_compress_epi16(low, first));
-    _mm512_storeu_si512(values + nlow, _mm512_maskz_compress_epi16(high, last));
+    _mm512_storeu_si512(values + 2 * nlow, _mm512_maskz_compress_epi16(high, last));
     _mm512_storeu_si512(s->row[col], _mm512_maskz_compress_epi8((uint64_t)high << 32 | low, row));
     if (n % 2 != 0)
         s->row[col][n] = ROWS;
@@ -108,8 +108,7 @@ TARGET INLINE void compress(struct space *s, int64_t col)
 TARGET static void take_columns(struct space *s, const float *b, int64_t ldb, int64_t rows, int64_t cols)
 {
     round_pairs(s, b, ldb, rows, cols);
-    pst_products_transpose((const float *)(const void *)s->by_rows, COLUMNS, ROWS / 2, cols,
-                           (float *)(void *)s->values, ROWS / 2);
+    pst_products_transpose(s->by_rows[0], COLUMNS, ROWS / 2, cols, s->values[0], ROWS / 2);
     for (int64_t j = 0; j < cols; j++)
         compress(s, j);
 }
@@ -138,7 +137,7 @@ TARGET INLINE void add_column(struct space *s, int which, int64_t col)
     for (int v = 0; v < VECTORS; v++)
         sum[v] = _mm512_load_ps(sums + v * LANES);
     for (int i = 0; i < s->pairs[col]; i++) {
-        const __m512bh by = (__m512bh)_mm512_set1_epi32((int)s->values[col][i]);
+        const __m512bh by = (__m512bh)_mm512_set1_ps(s->values[col][i]);
         const uint16_t *one = s->rows[which][row[2 * i]], *two = s->rows[which][row[2 * i + 1]];
 #pragma GCC unroll 4
         for (int v = 0; v < VECTORS; v += 2) {
@@ -169,7 +168,7 @@ TARGET static void put_in_order(float *sums)
 TARGET static void put(struct space *s, int which, int64_t rows, int64_t cols, float beta, float *c,
                        int64_t ldc)
 {
-    float *turned = (float *)(void *)s->by_rows; /* PST_PRODUCTS_SQUARE rows of COLUMNS */
+    float *turned = s->by_rows[0]; /* PST_PRODUCTS_SQUARE rows of COLUMNS */
     for (int64_t j = 0; j < cols; j++)
         put_in_order(s->sums[which][j]);
     for (int64_t i = 0; i < rows; i += PST_PRODUCTS_SQUARE) {
