@@ -44,6 +44,10 @@ PST_API bool pst_products_can_zeros_bf16(void);
 /* It can, and this is faster than its plain products. */
 bool pst_products_want_zeros_bf16(void);
 
+/* The share of the entries of a (rows,cols) matrix that are not zero, in percent, in a sample of its rows.
+ * Needs AVX2. */
+int64_t pst_products_share(const float *at, int64_t ld, int64_t rows, int64_t cols);
+
 /* gemm_zeros of struct pst_twin, and whether this CPU has it. */
 bool pst_products_zeros(bool ta, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                         int64_t ldb, float beta, float *c, int64_t ldc);

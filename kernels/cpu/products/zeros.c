@@ -310,8 +310,7 @@ static void look_ahead(struct space *s, const struct job *job, int64_t row, int6
     s->next[1] = (struct next){(const char *)(f->at + next * f->ld + col), cols * unit, f->ld * unit};
 }
 
-/* The share of entries that are not zero, in percent, in a sample of the rows. */
-TARGET static int64_t share_of(const float *at, int64_t ld, int64_t rows, int64_t cols)
+TARGET int64_t pst_products_share(const float *at, int64_t ld, int64_t rows, int64_t cols)
 {
     int64_t found = 0, looked = 0;
     for (int64_t i = 0; i < rows; i += SAMPLE) {
@@ -383,8 +382,9 @@ bool pst_products_zeros_by(bool wide, bool ta, int64_t m, int64_t n, int64_t k, 
 {
     if (m < NARROWEST || n < NARROWEST || m * n * k < FEWEST)
         return false;
-    const int64_t of_a = ta ? share_of(a, lda, k, m) : share_of(a, lda, m, k);
-    const int64_t of_b = ta ? share_of(b, ldb, k, n) : 101; /* more than A: A is the sparse factor */
+    const int64_t of_a = ta ? pst_products_share(a, lda, k, m) : pst_products_share(a, lda, m, k);
+    const int64_t of_b =
+        ta ? pst_products_share(b, ldb, k, n) : 101; /* more than A: A is the sparse factor */
     const bool turned = of_b <= of_a;
     if (pst_min_i64(of_a, of_b) > most_of(wide, !ta, turned ? m : n))
         return false;

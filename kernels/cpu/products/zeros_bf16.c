@@ -25,7 +25,6 @@ enum {
     WIDTH = 128,      /* columns of A whose sums are in registers */
     VECTORS = 8,      /* these sums */
     COLUMNS = 256,    /* of B */
-    SAMPLE = 16,      /* every sixteenth row is counted */
     SHARE = 60,       /* percent of entries that are not zero: above, the plain product is faster */
     NARROWEST = 96,   /* columns of A in the last WIDTH, whose sums take as long as WIDTH of them */
     FEWEST = 1 << 20, /* multiply-adds; a smaller product is not worth it */
@@ -113,19 +112,6 @@ TARGET static void take_columns(struct space *s, const float *b, int64_t ldb, in
         compress(s, j);
 }
 
-/* The share of entries that are not zero, in percent, in a sample of the rows. */
-TARGET static int64_t share_of(const float *at, int64_t ld, int64_t rows, int64_t cols)
-{
-    int64_t found = 0, looked = 0;
-    for (int64_t i = 0; i < rows; i += SAMPLE, looked += cols)
-        for (int64_t j = 0; j < cols; j += LANES) {
-            const __mmask16 some = (__mmask16)((1U << pst_min_i64(cols - j, LANES)) - 1);
-            found += __builtin_popcount(_mm512_mask_cmp_ps_mask(
-                some, _mm512_maskz_loadu_ps(some, at + i * ld + j), _mm512_setzero_ps(), _CMP_NEQ_UQ));
-        }
-    return 100 * found / pst_max_i64(looked, 1);
-}
-
 /* ---- the sums -------------------------------------------------------------------------------------- */
 
 /* Adds rows of A to the sums of a column of B. */
@@ -209,7 +195,7 @@ bool pst_products_zeros_bf16(int count, int64_t m, int64_t n, int64_t k, const s
 {
     const struct job job = {.count = count, .a = a, .b = b, .ldb = ldb};
     const int64_t rest = m % WIDTH;
-    if ((rest > 0 && rest < NARROWEST) || m * n * k < FEWEST || share_of(b, ldb, k, n) > SHARE)
+    if ((rest > 0 && rest < NARROWEST) || m * n * k < FEWEST || pst_products_share(b, ldb, k, n) > SHARE)
         return false;
     for (int64_t row = 0; row < m; row += WIDTH)
         for (int64_t col = 0; col < n; col += COLUMNS)
