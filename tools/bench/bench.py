@@ -8,6 +8,7 @@ outofcore   the out-of-core epoch in a cgroup of 1 GiB against fio on the same f
 overlap     the pipelined epoch against the serial one, and against the slowest part alone
 mmap        the backend file against mmap in a cgroup of 1 GiB
 scaling     epoch time and memory against the number of seeds; import and start-up with 10^8 edges
+reorder     the bytes and the time of an epoch before and after `penstock reorder --by access`, without a cache
 billion     10^9 edges in a cgroup of 4 GiB: generate, import, plan, train and infer, each against its floor
 runtime     batches per second and hand-over latency through six stages that do nothing
 io-BYTES    penstock bench io on the backend file against fio, at depth 1 to 256; BYTES: 512, 4096, 16384, 65536
@@ -51,6 +52,7 @@ import embeddings
 import epochs
 import gpu
 import measure
+import reorder
 import tpc
 import transfers
 from peers import catalogue, side_by_side, table
@@ -96,6 +98,12 @@ BENCHES = {
     "scaling": Bench(epochs.scaling,
                      dict(pairs=7, vertices=2000000, seeds=(10_000, 100_000, 1_000_000), batch=1000, edges=100_000_000, starts=3),
                      dict(pairs=1, vertices=5000, seeds=(500, 2000), batch=250, edges=100_000, starts=1)),
+    # random: vertices, edges, training vertices, features
+    "reorder": Bench(reorder.reorder,
+                     dict(pairs=3, batch=512, random=((10_000_000, 100_000_000, 100_000, 32),), real=("cnr_2000", "dblp_2010", "ogbn_arxiv"),
+                          dims=(16, 32, 128), fio_s=3, judge=True),
+                     # batches of so few are predicted from a few
+                     dict(pairs=1, batch=128, random=((5000, 50_000, 1000, 16),), real=(), dims=(), fio_s=0.1, judge=False)),
     "billion": Bench(billion.billion,
                      dict(pairs=1, vertices=50_000_000, edges=1_000_000_000, features=16, seeds=1_000_000, batch=1000, hidden=32, memory="2GiB",
                           cache="1536MiB", presample="2GiB", fio_s=5, span=2 << 30),

@@ -10,7 +10,6 @@
 #define HOT 0.5       /* a row that more batches need than this share of them is hot */
 #define LEAST 4       /* rows that the bisection leaves together */
 #define ENTRY_BYTES 8 /* of a row of a hood: once by hoods, once by rows */
-#define EPOCHS_MAX 8  /* that hoods are drawn from: further ones add little */
 
 /* Hoods as queries, rows as items. */
 struct samples {
@@ -38,11 +37,13 @@ static pst_rc no_memory(int64_t n)
     return pst_fail(PST_E_NOMEM, "out of memory: cannot order the rows of %" PRId64 " vertices", n);
 }
 
-/* Rows that are cached or hot are no items: the first so many of `hottest`. */
+/* Rows that are cached or hot are no items: the first so many of `hottest`, which has cached rows first. */
 static int64_t count_hot(const struct pst_renumber_spec *s, const int64_t *hottest)
 {
     const int64_t n = s->hoods->graph.vertices;
-    int64_t hot = pst_min_i64(s->cached, n);
+    int64_t hot = 0;
+    while (hot < n && s->tier[hottest[hot]] == PST_RENUMBER_ROW)
+        hot++;
     while (hot < n && s->counts[hottest[hot]] > HOT * (double)s->hoods->seeds.batches)
         hot++;
     return hot;
@@ -67,8 +68,8 @@ static pst_rc draw(struct samples *x, struct pst_hoods *h, struct pst_progress *
     int64_t *seeds = malloc((size_t)h->seeds.batch * sizeof *seeds);
     pst_rc rc = seeds != NULL ? PST_OK : no_memory(h->graph.vertices);
     bool room = true;
-    pst_progress_begin(progress, "sampling", EPOCHS_MAX * h->seeds.batches, false);
-    for (uint64_t b = 0; b < EPOCHS_MAX * h->seeds.batches && room && rc == PST_OK; b++) {
+    pst_progress_begin(progress, "sampling", PST_HOODS_EPOCHS * h->seeds.batches, false);
+    for (uint64_t b = 0; b < PST_HOODS_EPOCHS * h->seeds.batches && room && rc == PST_OK; b++) {
         int64_t n;
         pst_hoods_seeds(h, b, &n);
         memcpy(seeds, h->batch, (size_t)n * sizeof *seeds);
@@ -122,7 +123,7 @@ static pst_rc number_items(struct samples *x, const struct pst_renumber_spec *s,
                         s->memory_bytes, n, fixed + (uint64_t)n * 4 * ENTRY_BYTES);
     x->entries_max = (s->memory_bytes - fixed) / (ENTRY_BYTES + ENTRY_BYTES / 2);
     x->hoods_max = x->entries_max / 4 < UINT32_MAX - 1 ? x->entries_max / 4 : UINT32_MAX - 1;
-    const uint64_t seeds = EPOCHS_MAX * (uint64_t)s->hoods->seeds.n + 1;
+    const uint64_t seeds = PST_HOODS_EPOCHS * (uint64_t)s->hoods->seeds.n + 1;
     x->hoods_max = x->hoods_max < seeds ? x->hoods_max : seeds;
     x->item_of = calloc((size_t)n + 1, sizeof *x->item_of);
     x->vertex = malloc((size_t)n * sizeof *x->vertex + 1);
@@ -172,7 +173,7 @@ pst_rc pst_renumber_by_access(const struct pst_renumber_spec *s, int64_t *order,
     int64_t *hottest = malloc((size_t)n * sizeof *hottest + 1);
     if (hottest == NULL)
         return no_memory(n);
-    pst_rc rc = pst_renumber_hottest(s->counts, n, hottest);
+    pst_rc rc = pst_renumber_hottest(s->counts, s->tier, PST_RENUMBER_ROW, n, hottest);
     const int64_t hot = rc == PST_OK ? count_hot(s, hottest) : 0;
     if (rc == PST_OK)
         rc = number_items(&x, s, order, hottest, hot);

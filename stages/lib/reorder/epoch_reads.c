@@ -86,7 +86,7 @@ static void add_reads(const struct job *j, uint64_t *place, uint64_t n, struct p
 }
 
 /* The rows of vertices[from..to) that are not cached. */
-static void add_hop(struct job *j, int64_t from, int64_t to, const uint8_t *cached,
+static void add_hop(struct job *j, int64_t from, int64_t to, const uint8_t *tier,
                     const struct pst_reads_layout *l, struct pst_reads *out)
 {
     const int64_t *vertices = j->h->vertices;
@@ -95,7 +95,7 @@ static void add_hop(struct job *j, int64_t from, int64_t to, const uint8_t *cach
     for (int64_t i = from; i < to; i++) {
         const int64_t v = vertices[i], number = l->new_of != NULL ? l->new_of[v] : v;
         const struct area *a = area_of(j, v);
-        if (a->row == 0 || (cached != NULL && cached[v]))
+        if (a->row == 0 || tier[v] == PST_RENUMBER_ROW)
             continue;
         const uint64_t row = (uint64_t)(number - a->first);
         j->place[n++] =
@@ -131,7 +131,7 @@ static void scale(struct pst_reads *r, uint64_t counted, uint64_t all)
     r->reads = (uint64_t)((double)r->reads * by + 0.5);
 }
 
-pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk, const uint8_t *cached,
+pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk, const uint8_t *tier,
                        const struct pst_reads_layout *layout, int layouts, uint64_t most,
                        struct pst_reads *out, struct pst_progress *progress)
 {
@@ -146,13 +146,13 @@ pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk, c
         find_areas(j);
     }
     for (uint64_t i = 0; i < some && rc == PST_OK; i++) {
-        rc = pst_hoods_batch(h, all + i * all / some);
+        rc = pst_hoods_batch(h, PST_HOODS_EPOCHS * all + i * all / some);
         if (rc == PST_OK)
             rc = make_room(j);
         for (int k = 0; k < layouts && rc == PST_OK; k++) {
-            add_hop(j, 0, h->n[0], cached, &layout[k], &out[k]);
+            add_hop(j, 0, h->n[0], tier, &layout[k], &out[k]);
             for (int hop = 0; hop < h->spec.hops; hop++)
-                add_hop(j, h->n[hop], h->n[hop + 1], cached, &layout[k], &out[k]);
+                add_hop(j, h->n[hop], h->n[hop + 1], tier, &layout[k], &out[k]);
         }
         if (rc == PST_OK)
             rc = pst_progress_add(progress, 1);

@@ -7,7 +7,7 @@
 #ifndef PST_EPOCH_READS_H
 #define PST_EPOCH_READS_H
 
-#include "stages/lib/reorder/hoods.h"
+#include "stages/lib/reorder/renumber.h"
 #include "common/util/progress.h"
 
 PST_BEGIN_DECLS
@@ -31,10 +31,11 @@ struct pst_reads {
     uint64_t bytes, reads; /* of the disk */
 };
 
-/* Counts batches of epoch 1, of which epoch 0 knows nothing: at most `most` of them, evenly spread; the
- * result is scaled to all. cached[v]: not read; NULL: none is. out: one for each layout. PST_E_NOMEM. */
+/* Counts batches of an epoch that no order was made from: at most `most` of them, evenly spread; the
+ * result is scaled to all. tier[v]: PST_RENUMBER_ROW is
+ * not read. out: one for each layout. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk,
-                                            const uint8_t *cached, const struct pst_reads_layout *layout,
+                                            const uint8_t *tier, const struct pst_reads_layout *layout,
                                             int layouts, uint64_t most, struct pst_reads *out,
                                             struct pst_progress *progress);
 

@@ -12,6 +12,10 @@
 #include "stages/lib/sampling/expand.h"
 #include "stages/lib/sampling/seeds.h"
 
+/* An order is made from the first so many epochs of a run. Further ones add little. What an order saves is
+ * predicted for the epoch after them. */
+#define PST_HOODS_EPOCHS 8
+
 PST_BEGIN_DECLS
 
 /* The settings of a sampler. */

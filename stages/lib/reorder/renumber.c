@@ -1,4 +1,4 @@
-/* renumber.c: the orders by degree and breadth first; counts of accesses; types stay together. */
+/* renumber.c: the orders by hotness, by degree and breadth first; counts of accesses; types stay together. */
 #include "stages/lib/reorder/renumber.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "stages/lib/legion/partition.h"
 #include "stages/lib/reorder/renumber_impl.h"
 
-static const char *const names[PST_RENUMBER_ORDERS] = {"access", "degree", "bfs", "metis"};
+static const char *const names[PST_RENUMBER_ORDERS] = {"access", "hotness", "degree", "bfs", "metis"};
 
 const char *pst_renumber_name(enum pst_renumber_by by)
 {
@@ -46,8 +46,16 @@ pst_rc pst_renumber_count(struct pst_hoods *h, uint32_t *counts, struct pst_prog
     return rc;
 }
 
-/* A counting sort by the 16 lower bits and then by the 16 higher ones, both falling; it is stable. */
-pst_rc pst_renumber_hottest(const uint32_t *counts, int64_t vertices, int64_t *order)
+/* What a vertex is sorted by in a pass: the 16 lower bits of its count, the 16 higher ones, its tier. */
+static uint32_t digit_of(const uint32_t *counts, const uint8_t *tier, enum pst_renumber_tier least, int pass,
+                         int64_t v)
+{
+    return pass < 2 ? counts[v] >> 16 * pass & 65535 : tier[v] >= least ? tier[v] : 0;
+}
+
+/* A counting sort; it is stable, and digits fall. */
+pst_rc pst_renumber_hottest(const uint32_t *counts, const uint8_t *tier, enum pst_renumber_tier least,
+                            int64_t vertices, int64_t *order)
 {
     int64_t *from = malloc((size_t)vertices * sizeof *from + 1), *at = calloc(65537, sizeof *at);
     if (from == NULL || at == NULL) {
@@ -57,14 +65,14 @@ pst_rc pst_renumber_hottest(const uint32_t *counts, int64_t vertices, int64_t *o
     }
     for (int64_t v = 0; v < vertices; v++)
         from[v] = v;
-    for (int shift = 0; shift < 32; shift += 16) {
+    for (int pass = 0; pass < (tier != NULL ? 3 : 2); pass++) {
         memset(at, 0, 65537 * sizeof *at);
         for (int64_t i = 0; i < vertices; i++)
-            at[65535 - (counts[from[i]] >> shift & 65535) + 1]++;
+            at[65535 - digit_of(counts, tier, least, pass, from[i]) + 1]++;
         for (int k = 0; k < 65536; k++)
             at[k + 1] += at[k];
         for (int64_t i = 0; i < vertices; i++)
-            order[at[65535 - (counts[from[i]] >> shift & 65535)]++] = from[i];
+            order[at[65535 - digit_of(counts, tier, least, pass, from[i])]++] = from[i];
         memcpy(from, order, (size_t)vertices * sizeof *from);
     }
     free(from);
@@ -84,7 +92,7 @@ static pst_rc by_degree(const struct pst_csc *g, int64_t *order)
         uint32_t *n = &lists[pst_renumber_neighbour(g, e)];
         *n += *n < UINT32_MAX;
     }
-    const pst_rc rc = pst_renumber_hottest(lists, g->vertices, order);
+    const pst_rc rc = pst_renumber_hottest(lists, NULL, 0, g->vertices, order);
     free(lists);
     return rc;
 }
@@ -146,7 +154,9 @@ pst_rc pst_renumber(const struct pst_renumber_spec *spec, int64_t *old_of, struc
 {
     const struct pst_csc *g = &spec->hoods->graph;
     pst_rc rc = pst_legion_check(g);
-    if (rc == PST_OK)
+    if (rc == PST_OK && spec->by == PST_RENUMBER_HOTNESS)
+        rc = pst_renumber_hottest(spec->counts, spec->tier, PST_RENUMBER_LIST, g->vertices, old_of);
+    else if (rc == PST_OK)
         rc = spec->by == PST_RENUMBER_DEGREE ? by_degree(g, old_of) : breadth_first(spec->hoods, old_of);
     if (rc == PST_OK && spec->by == PST_RENUMBER_ACCESS)
         rc = pst_renumber_by_access(spec, old_of, progress);

@@ -11,29 +11,36 @@
 PST_BEGIN_DECLS
 
 enum pst_renumber_by {
-    PST_RENUMBER_ACCESS, /* by what pre-sampled batches need, and need together */
-    PST_RENUMBER_DEGREE, /* by the number of lists that a vertex is in, largest first */
-    PST_RENUMBER_BFS,    /* breadth first from the seeds, along lists of neighbours */
-    PST_RENUMBER_METIS,  /* parts of METIS, divided again until they are small; each breadth first */
+    PST_RENUMBER_ACCESS,  /* by what pre-sampled batches need, and need together */
+    PST_RENUMBER_HOTNESS, /* cached rows, then vertices of cached lists, then others; each by the counts */
+    PST_RENUMBER_DEGREE,  /* by the number of lists that a vertex is in, largest first */
+    PST_RENUMBER_BFS,     /* breadth first from the seeds, along lists of neighbours */
+    PST_RENUMBER_METIS,   /* parts of METIS, divided again until they are small; each breadth first */
     PST_RENUMBER_ORDERS
 };
-#define PST_RENUMBER_CHOICES "access, degree, bfs or metis"
+#define PST_RENUMBER_CHOICES "access, hotness, degree, bfs or metis"
 PST_API const char *pst_renumber_name(enum pst_renumber_by by);
 PST_API bool pst_renumber_find(const char *name, enum pst_renumber_by *by);
+
+/* What the caches of a run have of a vertex. */
+enum pst_renumber_tier { PST_RENUMBER_NOTHING, PST_RENUMBER_LIST, PST_RENUMBER_ROW };
 
 struct pst_renumber_spec {
     enum pst_renumber_by by;
     struct pst_hoods *hoods;
     const uint32_t *counts; /* vertices: in how many batches of an epoch each was; of pst_renumber_count */
-    int64_t cached;         /* the rows with the highest counts are cached, so many: they are not read */
+    const uint8_t *tier;    /* vertices: enum pst_renumber_tier. A cached row is not read */
     uint64_t memory_bytes;
 };
 
 /* counts[v]: in how many batches of epoch 0 vertex v is. */
 PST_API PST_MUST_USE pst_rc pst_renumber_count(struct pst_hoods *h, uint32_t *counts,
                                                struct pst_progress *progress);
-/* order[0..vertices): vertices by falling counts; equal ones by id. PST_E_NOMEM. */
-PST_API PST_MUST_USE pst_rc pst_renumber_hottest(const uint32_t *counts, int64_t vertices, int64_t *order);
+/* order[0..vertices): vertices by falling counts; equal ones by id. tier: NULL, or those of tier `least` and
+ * above come before the others, the highest tier first. PST_E_NOMEM. */
+PST_API PST_MUST_USE pst_rc pst_renumber_hottest(const uint32_t *counts, const uint8_t *tier,
+                                                 enum pst_renumber_tier least, int64_t vertices,
+                                                 int64_t *order);
 
 /* old_of[i] becomes the vertex that gets number i. PST_E_ARG: the memory is too small; PST_E_LIMIT: METIS
  * cannot count the graph; PST_E_FORMAT, PST_E_NOMEM, PST_E_INTERRUPTED. */

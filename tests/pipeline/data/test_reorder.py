@@ -6,7 +6,7 @@ from harness import *
 from importing import Scratch
 from small_disk import SmallDisk
 
-ORDERS = "access", "degree", "bfs", "metis"
+ORDERS = "access", "hotness", "degree", "bfs", "metis"
 HYPERION = os.path.join(ROOT, "pipelines/hyperion.json")
 
 
@@ -178,9 +178,43 @@ def fewer_bytes_as_predicted():
         assert told["cached"] == 2048 and told["missed"] < told["rows"] and told["orders"]["access"]["bytes"] < told["orders"]["now"]["bytes"]
         reorder(a, c, "access", "--plan", path)
         is_same(a, c)
+        assert set(array(c, "old_ids")[:2048]) == set(np.load(os.path.join(plan.run_dir, "plan/cache.npy"))), "cached rows come first"
         for args, text in ((("--plan", path, "--batch", 3), "--plan says what --batch would say"),):
             assert text in reorder(a, p.path("no"), "access", *args, code=2).stderr
         assert "make a plan of this dataset" in reorder(b, p.path("no"), "access", "--plan", path, code=2).stderr
+        with open(path) as f:
+            damaged = json.load(f) | {"vertices": 24000}
+        with open(path, "w") as f:
+            json.dump(damaged, f)
+        assert "has 24000 vertices, but its dataset" in reorder(a, p.path("no"), "hotness", "--plan", path, code=2).stderr
+
+
+@test
+def caches_fill_from_the_beginning():
+    with Place() as p:
+        a, b, c = p.path("a"), p.path("b"), p.path("c")
+        command("gen", "rmat", a, "--vertices", 12000, "--edges", 120000, "--features", 16, "--train-count", 2000, "--seed", 3, "--quiet")
+
+        def cached(data):
+            """The plan of a run, and the vertices whose rows and lists it caches."""
+            r = p.run(HYPERION, "--epochs", "1", "--quiet", "--set", "params.topology=ssd", "--set", "params.batch=256",
+                      "--set", "stages.planner.params.cpu_cache=160KiB", data=data)
+            plan = os.path.join(r.run_dir, "plan")
+            return os.path.join(plan, "plan.json"), *(np.load(os.path.join(plan, f"{name}.npy")) for name in ("cache", "lists"))
+
+        plan, rows, lists = cached(a)
+        only = np.setdiff1d(lists, rows)
+        assert len(rows) > 200 and len(lists) > 200 and len(only) > 20, (len(rows), len(lists), len(only))
+        reorder(a, b, "hotness", "--plan", plan)
+        old = is_same(a, b)
+        assert set(old[:len(rows)]) == set(rows) and set(old[len(rows):len(rows) + len(only)]) == set(only)
+        _, rows_then, lists_then = cached(b)
+        assert len(np.intersect1d(old[rows_then], rows)) > 0.95 * len(rows) and np.median(rows_then) < len(rows)
+        assert np.quantile(rows_then, 0.95) < 1.2 * len(rows) and np.quantile(lists_then, 0.95) < 1.2 * (len(rows) + len(only))
+        # without a plan: by counts alone. Each training vertex is once in an epoch, and no neighbours are drawn
+        reorder(a, c, "hotness", "--fanout", 0)
+        train = np.sort(array(a, "train"))
+        assert np.array_equal(array(c, "old_ids"), np.concatenate([train, np.setdiff1d(np.arange(12000), train)]))
 
 
 @test
@@ -266,8 +300,8 @@ def mistakes_are_told():
     with Place() as p:
         a, b = p.path("a"), p.path("b")
         command("gen", "rmat", a, "--vertices", 300, "--edges", 2000, "--features", 4, "--quiet")
-        for args, text in (((a, b), "expected --by, one of access, degree, bfs or metis"),
-                           ((a, b, "--by", "size"), 'expected access, degree, bfs or metis; found "size"'),
+        for args, text in (((a, b), "expected --by, one of access, hotness, degree, bfs or metis"),
+                           ((a, b, "--by", "size"), 'expected access, hotness, degree, bfs or metis; found "size"'),
                            ((a, b, "--by", "all"), 'found "all"'),
                            ((a, "--by", "bfs"), "expected the arguments DATASET DIR, found 1 arguments"),
                            ((a, a, "--by", "bfs"), "are the same directory"),

@@ -16,7 +16,7 @@
 
 static const char help[] =
     "usage: penstock inspect DIR [--features] [--json] [--quiet]\n"
-    "       penstock inspect DIR --reorder access|degree|bfs|metis|all [--pack] [OPTION]...\n"
+    "       penstock inspect DIR --reorder access|hotness|degree|bfs|metis|all [--pack] [OPTION]...\n"
     "Describes the dataset in DIR: counts, sizes, dtypes, stride, splits, degrees, labels and the values of\n"
     "features. A table says which share of accesses a cache of a given size would serve.\n"
     "It reads the topology, the labels and a sample of at most 256 MiB of the features. It does not check\n"

@@ -44,44 +44,58 @@ static pst_rc find_block(struct reorder_job *j, const char *path)
     return PST_OK;
 }
 
-static pst_rc choose_cached(struct reorder_job *j)
+/* The rows with the highest counts, so many as the cache holds. */
+static pst_rc choose_rows(struct reorder_job *j)
 {
     const struct pst_dataset *ds = &j->hoods.ds;
-    const struct reorder_args *a = j->args;
-    pst_rc rc = PST_OK;
     uint64_t row = ds->stride_bytes;
     for (int k = 0; k < ds->vertex_types; k++)
         row = ds->vertex_type[k].stride_bytes > row ? ds->vertex_type[k].stride_bytes : row;
-    j->cached = calloc((size_t)ds->vertices + 1, 1);
-    int64_t *hottest = calloc((size_t)ds->vertices + 1, sizeof *hottest);
-    if (j->cached == NULL || hottest == NULL) {
-        free(hottest);
+    int64_t *hottest = malloc((size_t)ds->vertices * sizeof *hottest + 1);
+    if (hottest == NULL)
         return pst_fail(PST_E_NOMEM, "out of memory: cannot choose the cached rows");
-    }
-    if (a->planned) {
-        j->cached_rows = a->plan.rows.n;
-        memcpy(hottest, a->plan.rows.ids, (size_t)j->cached_rows * sizeof *hottest);
-    } else if (row > 0) {
-        j->cached_rows = (int64_t)(a->cache_bytes / row);
-        j->cached_rows = pst_min_i64(j->cached_rows, ds->vertices);
-        rc = pst_renumber_hottest(j->counts, ds->vertices, hottest);
-    }
+    const pst_rc rc = pst_renumber_hottest(j->counts, NULL, PST_RENUMBER_NOTHING, ds->vertices, hottest);
+    if (row > 0)
+        j->cached_rows = pst_min_i64((int64_t)(j->args->cache_bytes / row), ds->vertices);
     for (int64_t i = 0; i < j->cached_rows && rc == PST_OK; i++)
-        j->cached[hottest[i]] = 1;
+        j->tier[hottest[i]] = PST_RENUMBER_ROW;
     free(hottest);
     return rc;
+}
+
+static pst_rc choose_cached(struct reorder_job *j)
+{
+    const struct pst_plan_tiers *rows = &j->args->plan.rows, *lists = &j->args->plan.lists;
+    j->tier = calloc((size_t)j->hoods.ds.vertices + 1, 1);
+    if (j->tier == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot choose the cached rows");
+    if (!j->args->planned)
+        return choose_rows(j);
+    for (int64_t i = 0; i < lists->n; i++)
+        j->tier[lists->ids[i]] = PST_RENUMBER_LIST;
+    for (int64_t i = 0; i < rows->n; i++)
+        j->tier[rows->ids[i]] = PST_RENUMBER_ROW;
+    j->cached_rows = rows->n;
+    return PST_OK;
 }
 
 static pst_rc check_plan(const struct reorder_job *j)
 {
     const struct reorder_args *a = j->args;
-    return !a->planned || strcmp(a->plan.key.dataset, j->hoods.ds.digest) == 0
+    const struct pst_dataset *ds = &j->hoods.ds;
+    if (!a->planned)
+        return PST_OK;
+    if (strcmp(a->plan.key.dataset, ds->digest) != 0)
+        return pst_fail(PST_E_ARG,
+                        "%s is the plan of the dataset with digest %s, but %s has digest %s: make a plan of "
+                        "this dataset",
+                        a->plan_path, a->plan.key.dataset, a->dataset, ds->digest);
+    return a->plan.vertices == ds->vertices
                ? PST_OK
-               : pst_fail(
-                     PST_E_ARG,
-                     "%s is the plan of the dataset with digest %s, but %s has digest %s: make a plan of "
-                     "this dataset",
-                     a->plan_path, a->plan.key.dataset, a->dataset, j->hoods.ds.digest);
+               : pst_fail(PST_E_FORMAT,
+                          "%s is damaged: it has %" PRId64 " vertices, but its dataset %s has %" PRId64
+                          ": make a plan of this dataset",
+                          a->plan_path, a->plan.vertices, a->dataset, ds->vertices);
 }
 
 /* A dataset without seeds can be reordered by its graph alone. */
@@ -91,7 +105,8 @@ static pst_rc settle_split(struct pst_hoods_spec *spec, const struct reorder_arg
     const pst_rc rc = pst_dataset_open(&ds, a->dataset);
     if (rc != PST_OK)
         return rc;
-    if (!a->order[PST_RENUMBER_ACCESS] && strcmp(spec->split, "train") == 0 &&
+    if (!a->order[PST_RENUMBER_ACCESS] && !a->order[PST_RENUMBER_HOTNESS] &&
+        strcmp(spec->split, "train") == 0 &&
         (ds.split[PST_TRAIN].map == NULL || ds.split[PST_TRAIN].shape[0] == 0))
         spec->split = NULL;
     pst_dataset_close(&ds);
@@ -131,20 +146,17 @@ pst_rc reorder_open(struct reorder_job *j, const struct reorder_args *a, struct 
 void reorder_close(struct reorder_job *j)
 {
     free(j->counts);
-    free(j->cached);
+    free(j->tier);
     pst_hoods_close(&j->hoods);
     j->counts = NULL;
-    j->cached = NULL;
+    j->tier = NULL;
 }
 
 pst_rc reorder_find(struct reorder_job *j, enum pst_renumber_by by, int64_t *old_of,
                     struct pst_progress *progress)
 {
-    const struct pst_renumber_spec spec = {.by = by,
-                                           .hoods = &j->hoods,
-                                           .counts = j->counts,
-                                           .cached = j->cached_rows,
-                                           .memory_bytes = j->memory_bytes};
+    const struct pst_renumber_spec spec = {
+        .by = by, .hoods = &j->hoods, .counts = j->counts, .tier = j->tier, .memory_bytes = j->memory_bytes};
     return pst_renumber(&spec, old_of, progress);
 }
 
@@ -152,7 +164,7 @@ pst_rc reorder_predict(struct reorder_job *j, const int64_t *new_of, struct pst_
                        struct pst_progress *progress)
 {
     const struct pst_reads_layout layout[2] = {{.pack = false}, {.new_of = new_of, .pack = j->args->pack}};
-    return pst_reads_count(&j->hoods, &j->disk, j->cached, layout, 2, BATCHES_MAX, out, progress);
+    return pst_reads_count(&j->hoods, &j->disk, j->tier, layout, 2, BATCHES_MAX, out, progress);
 }
 
 /* ---- inspect -------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ struct reorder_job {
     struct pst_hoods hoods;
     bool draws;       /* there are seeds, and features to read */
     uint32_t *counts; /* vertices; NULL: there are no seeds */
-    uint8_t *cached;
+    uint8_t *tier;    /* vertices: enum pst_renumber_tier */
     int64_t cached_rows;
     struct pst_reads_disk disk;
     uint64_t memory_bytes; /* what is left of --memory besides all arrays of 8 bytes a vertex */

@@ -14,7 +14,7 @@
 #include "tools/penstock/reorder/predict.h"
 
 static const char usage[] =
-    "usage: penstock reorder DATASET DIR --by access|degree|bfs|metis [--pack] [OPTION]...\n"
+    "usage: penstock reorder DATASET DIR --by access|hotness|degree|bfs|metis [--pack] [OPTION]...\n"
     "Makes the dataset DIR from DATASET with new numbers of the vertices, so that feature rows that batches "
     "read\n"
     "together share blocks of the drive. Edges, features, labels, splits and all other arrays come with "
@@ -27,6 +27,12 @@ static const char usage[] =
     "  --by access        rows by what sampled batches need: hot rows first; then rows that are needed for "
     "the\n"
     "                     same seeds, together\n"
+    "  --by hotness       cached rows first, then vertices whose lists of neighbours are cached, then the "
+    "others,\n"
+    "                     each by the number of batches that need them: with --plan, a run fills its caches "
+    "from "
+    "the\n"
+    "                     beginning of the files\n"
     "  --by degree        rows by the number of lists of neighbours that have the vertex, largest first\n"
     "  --by bfs           breadth first from the training vertices, along the lists of neighbours\n"
     "  --by metis         parts of METIS with few edges between them, each breadth first\n"
