@@ -1,26 +1,31 @@
-/* cache_rows.c: reads cached rows in large windows of the files. */
+/* cache_rows.c: reads cached rows in large pieces of the files. */
 #include "stages/lib/cache/cache_rows.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/util/file.h"
 #include "common/store/dataset/rows.h"
+#include "common/store/read_ahead.h"
 #include "common/store/vertices.h"
 #include "stages/lib/device/device.h"
 #include "common/error.h"
 #include "common/util/memory.h"
 
-#define WINDOW_BYTES ((uint64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
-#define LOAD_BYTES ((uint64_t)32 << 20)  /* on a GPU: one copy from host memory */
-#define GAP_BYTES ((uint64_t)64 << 10)   /* reading a smaller gap costs less than another read */
+#define PIECE_BYTES ((uint64_t)4 << 20) /* one read: large enough to reach a drive's bandwidth */
+#define LOAD_BYTES ((uint64_t)32 << 20) /* on a GPU: one copy from host memory */
+#define GAP_BYTES ((uint64_t)64 << 10)  /* reading a smaller gap costs less than another read */
 
-/* The files, and the window that sorted ids are read through. */
+/* The files, and the largest piece of them that is read at a time. */
 struct reading {
     struct pst_row_files files;
-    char *window;
-    uint64_t window_bytes;
+    uint64_t most;
+};
+
+/* Rows of one stripe that lie close together, which one read brings. */
+struct piece {
+    int64_t first, last, next; /* positions of ids: of its first and last row, and of the first after it */
+    uint64_t at, bytes;        /* in the file */
 };
 
 /* The position of the first id, from position i on, that lies in stripe k; n: there is none. */
@@ -31,33 +36,64 @@ static int64_t next_of(const struct reading *r, const int64_t *ids, int64_t n, i
     return i;
 }
 
-/* Reads the rows of one stripe. A window spans small gaps between them. */
-static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, int64_t n, char *rows)
+static struct piece piece_from(const struct reading *r, int k, const int64_t *ids, int64_t n, int64_t first)
 {
-    const int64_t files = r->files.files;
+    const int64_t files = r->files.files, from = ids[first] / files;
     const uint64_t stride = r->files.stride_bytes;
     const struct pst_array *a = &r->files.file[k];
-    for (int64_t first = next_of(r, ids, n, 0, k), next; first < n; first = next) {
-        int64_t last = first;
-        const int64_t from = ids[first] / files;
-        while ((next = next_of(r, ids, n, last + 1, k)) < n) {
-            if ((uint64_t)(ids[next] / files - ids[last] / files - 1) * stride > GAP_BYTES ||
-                (uint64_t)(ids[next] / files - from + 1) * stride > r->window_bytes)
-                break;
-            last = next;
-        }
-        const uint64_t at = a->data_at + (uint64_t)(from - a->first_row) * stride,
-                       bytes = (uint64_t)(ids[last] / files - from + 1) * stride;
-        pst_rc rc = pst_file_read_at(r->files.fd[k], r->window, bytes, at, a->path);
-        if (rc != PST_OK)
-            return pst_wrap(rc, "cannot fill the cache");
-        for (int64_t i = first; i <= last; i = next_of(r, ids, n, i + 1, k))
-            memcpy(rows + (uint64_t)i * stride, r->window + (uint64_t)(ids[i] / files - from) * stride,
-                   stride);
-        /* cached rows need no page cache, which is better used for the topology */
-        (void)posix_fadvise(r->files.fd[k], (off_t)at, (off_t)bytes, POSIX_FADV_DONTNEED);
+    struct piece p = {.first = first, .last = first};
+    while ((p.next = next_of(r, ids, n, p.last + 1, k)) < n) {
+        if ((uint64_t)(ids[p.next] / files - ids[p.last] / files - 1) * stride > GAP_BYTES ||
+            (uint64_t)(ids[p.next] / files - from + 1) * stride > r->most)
+            break;
+        p.last = p.next;
     }
-    return PST_OK;
+    p.at = a->data_at + (uint64_t)(from - a->first_row) * stride;
+    p.bytes = (uint64_t)(ids[p.last] / files - from + 1) * stride;
+    return p;
+}
+
+static void copy_piece(const struct reading *r, int k, const int64_t *ids, int64_t n, const struct piece *p,
+                       const char *from, char *rows)
+{
+    const uint64_t stride = r->files.stride_bytes;
+    const int64_t files = r->files.files, first = ids[p->first] / files;
+    for (int64_t i = p->first; i <= p->last; i = next_of(r, ids, n, i + 1, k))
+        memcpy(rows + (uint64_t)i * stride, from + (uint64_t)(ids[i] / files - first) * stride, stride);
+}
+
+/* Reads the rows of one stripe. While rows are copied, the next ones are read. */
+static pst_rc read_stripe(const struct reading *r, int k, const int64_t *ids, int64_t n, char *rows)
+{
+    const char *path = r->files.file[k].path, *from;
+    struct pst_read_ahead *reader;
+    struct piece next = {.next = next_of(r, ids, n, 0, k)};
+    uint64_t bytes;
+    if (next.next >= n)
+        return PST_OK;
+    pst_rc rc = pst_read_ahead_open(&reader, path, r->most);
+    if (rc != PST_OK)
+        return rc;
+    next = piece_from(r, k, ids, n, next.next);
+    pst_read_ahead_ask(reader, next.at, next.bytes);
+    for (struct piece p = next; rc == PST_OK && p.first < n; p = next) {
+        rc = pst_read_ahead_take(reader, &from, &bytes);
+        if (rc == PST_OK && bytes < p.bytes)
+            rc = pst_fail(
+                PST_E_FORMAT,
+                "%s ends at byte %llu, earlier than expected: the file was truncated while it was in use",
+                path, (unsigned long long)(p.at + bytes));
+        if (rc != PST_OK)
+            break;
+        next.first = p.next;
+        if (p.next < n) {
+            next = piece_from(r, k, ids, n, p.next);
+            pst_read_ahead_ask(reader, next.at, next.bytes);
+        }
+        copy_piece(r, k, ids, n, &p, from, rows);
+    }
+    pst_read_ahead_close(reader);
+    return rc == PST_OK ? rc : pst_wrap(rc, "cannot fill the cache");
 }
 
 /* The same for joined types, in runs of consecutive ids. */
@@ -225,11 +261,10 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
         pst_cache_rows_borrow(c, memory, gpu_n, n, stride);
     if (n == 0)
         return PST_OK;
-    struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
-    reading.window = malloc(reading.window_bytes);
+    struct reading reading = {.most = PIECE_BYTES > stride ? PIECE_BYTES : stride};
     int64_t *ids = malloc((size_t)n * sizeof *ids);
     pst_rc rc = PST_OK;
-    if (reading.window == NULL || ids == NULL) {
+    if (ids == NULL) {
         rc = pst_fail(PST_E_NOMEM, "out of memory: cannot read %lld cached rows", (long long)n);
         goto out;
     }
@@ -256,7 +291,6 @@ pst_rc pst_cache_rows_load(struct pst_cache_rows *c, struct pst_device *device, 
 out:
     pst_row_files_close(&reading.files);
     free(ids);
-    free(reading.window);
     if (rc != PST_OK && memory == NULL)
         pst_cache_rows_release(c);
     else if (rc != PST_OK)
@@ -284,20 +318,16 @@ pst_rc pst_cache_rows_write(struct pst_device *device, void *to, const struct ps
                             int64_t rows, uint64_t stride, const int64_t *vertices, int64_t n)
 {
     struct pst_cache_rows c = {.n = n, .gpu_n = n, .rows = to, .device = device};
-    struct reading reading = {.window_bytes = WINDOW_BYTES > stride ? WINDOW_BYTES : stride};
+    struct reading reading = {.most = PIECE_BYTES > stride ? PIECE_BYTES : stride};
     if (n == 0)
         return PST_OK;
-    reading.window = malloc(reading.window_bytes);
-    pst_rc rc = reading.window != NULL
-                    ? check_ids(vertices, n, features, rows)
-                    : pst_fail(PST_E_NOMEM, "out of memory: cannot read %lld cached rows", (long long)n);
+    pst_rc rc = check_ids(vertices, n, features, rows);
     if (rc == PST_OK) {
         rc = open_reading(&reading, features, files, stride);
         if (rc == PST_OK)
             rc = load_near(&c, &reading, vertices);
         pst_row_files_close(&reading.files);
     }
-    free(reading.window);
     return rc;
 }
 

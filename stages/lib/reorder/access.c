@@ -42,7 +42,7 @@ static int64_t count_hot(const struct pst_renumber_spec *s, const int64_t *hotte
 {
     const int64_t n = s->hoods->graph.vertices;
     int64_t hot = 0;
-    while (hot < n && s->tier[hottest[hot]] == PST_RENUMBER_ROW)
+    while (hot < n && s->tier[hottest[hot]] >= PST_RENUMBER_BOTH)
         hot++;
     while (hot < n && s->counts[hottest[hot]] > HOT * (double)s->hoods->seeds.batches)
         hot++;
@@ -69,6 +69,7 @@ static pst_rc draw(struct samples *x, struct pst_hoods *h, struct pst_progress *
     pst_rc rc = seeds != NULL ? PST_OK : no_memory(h->graph.vertices);
     bool room = true;
     pst_progress_begin(progress, "sampling", PST_HOODS_EPOCHS * h->seeds.batches, false);
+    pst_hoods_begin(h);
     for (uint64_t b = 0; b < PST_HOODS_EPOCHS * h->seeds.batches && room && rc == PST_OK; b++) {
         int64_t n;
         pst_hoods_seeds(h, b, &n);
@@ -82,6 +83,7 @@ static pst_rc draw(struct samples *x, struct pst_hoods *h, struct pst_progress *
         if (rc == PST_OK)
             rc = pst_progress_add(progress, 1);
     }
+    pst_hoods_end(h);
     if (rc == PST_OK)
         pst_progress_end(progress);
     free(seeds);
@@ -173,7 +175,7 @@ pst_rc pst_renumber_by_access(const struct pst_renumber_spec *s, int64_t *order,
     int64_t *hottest = malloc((size_t)n * sizeof *hottest + 1);
     if (hottest == NULL)
         return no_memory(n);
-    pst_rc rc = pst_renumber_hottest(s->counts, s->tier, PST_RENUMBER_ROW, n, hottest);
+    pst_rc rc = pst_renumber_hottest(s->counts, s->tier, PST_RENUMBER_BOTH, n, hottest);
     const int64_t hot = rc == PST_OK ? count_hot(s, hottest) : 0;
     if (rc == PST_OK)
         rc = number_items(&x, s, order, hottest, hot);

@@ -95,7 +95,7 @@ static void add_hop(struct job *j, int64_t from, int64_t to, const uint8_t *tier
     for (int64_t i = from; i < to; i++) {
         const int64_t v = vertices[i], number = l->new_of != NULL ? l->new_of[v] : v;
         const struct area *a = area_of(j, v);
-        if (a->row == 0 || tier[v] == PST_RENUMBER_ROW)
+        if (a->row == 0 || tier[v] >= PST_RENUMBER_BOTH)
             continue;
         const uint64_t row = (uint64_t)(number - a->first);
         j->place[n++] =
@@ -144,6 +144,7 @@ pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk, c
         j->h = h;
         j->disk = disk;
         find_areas(j);
+        pst_hoods_begin(h);
     }
     for (uint64_t i = 0; i < some && rc == PST_OK; i++) {
         rc = pst_hoods_batch(h, PST_HOODS_EPOCHS * all + i * all / some);
@@ -157,6 +158,7 @@ pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk, c
         if (rc == PST_OK)
             rc = pst_progress_add(progress, 1);
     }
+    pst_hoods_end(h);
     for (int k = 0; k < layouts && rc == PST_OK; k++)
         scale(&out[k], some, all);
     if (rc == PST_OK)

@@ -32,8 +32,8 @@ struct pst_reads {
 };
 
 /* Counts batches of an epoch that no order was made from: at most `most` of them, evenly spread; the
- * result is scaled to all. tier[v]: PST_RENUMBER_ROW is
- * not read. out: one for each layout. PST_E_NOMEM. */
+ * result is scaled to all. tier[v] (enum pst_renumber_tier): cached rows are not read. out: one for each
+ * layout. PST_E_NOMEM. */
 PST_API PST_MUST_USE pst_rc pst_reads_count(struct pst_hoods *h, const struct pst_reads_disk *disk,
                                             const uint8_t *tier, const struct pst_reads_layout *layout,
                                             int layouts, uint64_t most, struct pst_reads *out,

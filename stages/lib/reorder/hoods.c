@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/error.h"
 #include "stages/lib/topology/topology.h"
 
+#define AHEAD_BYTES 16384    /* of longer lists, a batch needs too few pages */
 #define FIRST_VERTICES 65536 /* scratch at the beginning; it doubles when a batch does not fit */
 
 static void release_scratch(struct pst_hoods *h)
@@ -56,6 +58,43 @@ static pst_rc grow(struct pst_hoods *h)
     return make_scratch(h, pst_min_i64(2 * h->vertices_max, vertices), pst_min_i64(2 * h->edges_max, edges));
 }
 
+/* ---- large graphs ---------------------------------------------------------------------------------- */
+
+/* The pages of entries `from` to `to` - 1. madvise is a request: without it, everything works, only slower.
+ */
+static void advise(const struct pst_csc *g, int64_t from, int64_t to, int advice)
+{
+    const uintptr_t at = (uintptr_t)g->indices, bytes = (uintptr_t)g->index_bytes,
+                    begin = (at + (uintptr_t)from * bytes) / PST_PAGE * PST_PAGE;
+    (void)madvise((void *)begin, at + (uintptr_t)to * bytes - begin,
+                  advice); // NOLINT(performance-no-int-to-ptr)
+}
+
+void pst_hoods_begin(const struct pst_hoods *h)
+{
+    if (h->large)
+        advise(&h->graph, 0, h->graph.edges, MADV_RANDOM);
+}
+
+void pst_hoods_end(const struct pst_hoods *h)
+{
+    if (h->large)
+        advise(&h->graph, 0, h->graph.edges, MADV_NORMAL);
+}
+
+/* The kernel reads these lists at the same time, instead of one after the other when they are needed. */
+static void read_ahead(const struct pst_hoods *h, int64_t from, int64_t to)
+{
+    const struct pst_csc *g = &h->graph;
+    for (int64_t i = from; i < to; i++) {
+        const int64_t begin = g->indptr[h->vertices[i]], end = g->indptr[h->vertices[i] + 1];
+        if (end > begin && (end - begin) * g->index_bytes <= AHEAD_BYTES)
+            advise(g, begin, end, MADV_WILLNEED);
+    }
+}
+
+/* ---- batches --------------------------------------------------------------------------------------- */
+
 static pst_rc draw(struct pst_hoods *h, uint64_t batch, const int64_t *seeds, int64_t n)
 {
     int64_t count = 0;
@@ -66,6 +105,8 @@ static pst_rc draw(struct pst_hoods *h, uint64_t batch, const int64_t *seeds, in
                                            .epoch = (uint32_t)(batch / h->seeds.batches),
                                            .batch = batch % h->seeds.batches,
                                            .hop = (uint32_t)k};
+        if (h->large)
+            read_ahead(h, k > 0 ? h->n[k - 1] : 0, count);
         rc = pst_expand_hop(&h->expander, &key, (int)h->spec.fanout[k], h->vertices, &count, h->vertices_max,
                             h->indptr, h->indices, h->weights, h->edges_max);
         h->n[k + 1] = count;

@@ -36,6 +36,8 @@ struct pst_hoods {
     struct pst_sampling_opened algorithm;
     struct pst_hoods_spec spec;
     bool open;
+    bool large; /* the caller sets it if memory does not hold the graph: lists of a batch are then read
+                   together while batches are drawn */
     /* what was drawn: vertices[0..n[hops]), each once; those before n[h] were there before hop h */
     int64_t *vertices;
     int64_t n[PST_HOPS_MAX + 1];
@@ -52,6 +54,11 @@ struct pst_hoods {
 PST_API PST_MUST_USE pst_rc pst_hoods_open(struct pst_hoods *h, const char *dataset,
                                            const struct pst_hoods_spec *spec);
 PST_API void pst_hoods_close(struct pst_hoods *h);
+
+/* Call the first before many batches are drawn, and the second after them: large graphs are read in small
+ * pieces meanwhile. */
+void pst_hoods_begin(const struct pst_hoods *h);
+void pst_hoods_end(const struct pst_hoods *h);
 
 /* Draws a batch, counted over the run: epoch e begins with batch e * seeds.batches. */
 PST_API PST_MUST_USE pst_rc pst_hoods_batch(struct pst_hoods *h, uint64_t batch);

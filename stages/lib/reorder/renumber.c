@@ -34,6 +34,7 @@ pst_rc pst_renumber_count(struct pst_hoods *h, uint32_t *counts, struct pst_prog
     pst_rc rc = PST_OK;
     memset(counts, 0, (size_t)h->graph.vertices * sizeof *counts);
     pst_progress_begin(progress, "counting batches", h->seeds.batches, false);
+    pst_hoods_begin(h);
     for (uint64_t b = 0; b < h->seeds.batches && rc == PST_OK; b++) {
         rc = pst_hoods_batch(h, b);
         for (int64_t i = 0; i < h->n[h->spec.hops] && rc == PST_OK; i++)
@@ -41,6 +42,7 @@ pst_rc pst_renumber_count(struct pst_hoods *h, uint32_t *counts, struct pst_prog
         if (rc == PST_OK)
             rc = pst_progress_add(progress, 1);
     }
+    pst_hoods_end(h);
     if (rc == PST_OK)
         pst_progress_end(progress);
     return rc;
@@ -155,7 +157,7 @@ pst_rc pst_renumber(const struct pst_renumber_spec *spec, int64_t *old_of, struc
     const struct pst_csc *g = &spec->hoods->graph;
     pst_rc rc = pst_legion_check(g);
     if (rc == PST_OK && spec->by == PST_RENUMBER_HOTNESS)
-        rc = pst_renumber_hottest(spec->counts, spec->tier, PST_RENUMBER_LIST, g->vertices, old_of);
+        rc = pst_renumber_hottest(spec->hotness, spec->tier, PST_RENUMBER_LIST, g->vertices, old_of);
     else if (rc == PST_OK)
         rc = spec->by == PST_RENUMBER_DEGREE ? by_degree(g, old_of) : breadth_first(spec->hoods, old_of);
     if (rc == PST_OK && spec->by == PST_RENUMBER_ACCESS)

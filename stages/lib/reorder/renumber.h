@@ -12,7 +12,7 @@ PST_BEGIN_DECLS
 
 enum pst_renumber_by {
     PST_RENUMBER_ACCESS,  /* by what pre-sampled batches need, and need together */
-    PST_RENUMBER_HOTNESS, /* cached rows, then vertices of cached lists, then others; each by the counts */
+    PST_RENUMBER_HOTNESS, /* by falling tiers; in each, hottest first */
     PST_RENUMBER_DEGREE,  /* by the number of lists that a vertex is in, largest first */
     PST_RENUMBER_BFS,     /* breadth first from the seeds, along lists of neighbours */
     PST_RENUMBER_METIS,   /* parts of METIS, divided again until they are small; each breadth first */
@@ -22,14 +22,22 @@ enum pst_renumber_by {
 PST_API const char *pst_renumber_name(enum pst_renumber_by by);
 PST_API bool pst_renumber_find(const char *name, enum pst_renumber_by *by);
 
-/* What the caches of a run have of a vertex. */
-enum pst_renumber_tier { PST_RENUMBER_NOTHING, PST_RENUMBER_LIST, PST_RENUMBER_ROW };
+/* What the caches of a run have of a vertex. Vertices are ordered by falling tiers, so that cached rows, and
+ * cached lists, lie side by side. */
+enum pst_renumber_tier {
+    PST_RENUMBER_NOTHING,
+    PST_RENUMBER_LIST,
+    PST_RENUMBER_BOTH, /* the list and the row */
+    PST_RENUMBER_ROW
+};
 
 struct pst_renumber_spec {
     enum pst_renumber_by by;
     struct pst_hoods *hoods;
-    const uint32_t *counts; /* vertices: in how many batches of an epoch each was; of pst_renumber_count */
-    const uint8_t *tier;    /* vertices: enum pst_renumber_tier. A cached row is not read */
+    const uint32_t *counts;  /* vertices: in how many batches of an epoch each was; of pst_renumber_count; for
+                                ACCESS */
+    const uint32_t *hotness; /* vertices: how often batches need them, in any unit; for HOTNESS */
+    const uint8_t *tier;     /* vertices: enum pst_renumber_tier. Cached rows are not read */
     uint64_t memory_bytes;
 };
 

@@ -208,6 +208,7 @@ def caches_fill_from_the_beginning():
         reorder(a, b, "hotness", "--plan", plan)
         old = is_same(a, b)
         assert set(old[:len(rows)]) == set(rows) and set(old[len(rows):len(rows) + len(only)]) == set(only)
+        assert np.ptp(np.argsort(old)[lists]) == len(lists) - 1, "cached lists lie side by side"
         _, rows_then, lists_then = cached(b)
         assert len(np.intersect1d(old[rows_then], rows)) > 0.95 * len(rows) and np.median(rows_then) < len(rows)
         assert np.quantile(rows_then, 0.95) < 1.2 * len(rows) and np.quantile(lists_then, 0.95) < 1.2 * (len(rows) + len(only))
@@ -215,6 +216,19 @@ def caches_fill_from_the_beginning():
         reorder(a, c, "hotness", "--fanout", 0)
         train = np.sort(array(a, "train"))
         assert np.array_equal(array(c, "old_ids"), np.concatenate([train, np.setdiff1d(np.arange(12000), train)]))
+
+
+@test
+def a_graph_larger_than_memory():
+    """Its lists are read ahead while batches are drawn. The batches, and so the order, stay the same."""
+    with Place() as p:
+        a, b, c = p.path("a"), p.path("b"), p.path("c")
+        command("gen", "rmat", a, "--vertices", 20000, "--edges", 5000000, "--features", 4, "--train-count", 2000, "--quiet")
+        said = [reorder(a, to, "hotness", "--memory", memory).stdout for to, memory in ((b, "18M"), (c, "1G"))]
+        assert os.path.getsize(os.path.join(a, "indices.npy")) > 18 << 20
+        assert np.array_equal(array(b, "old_ids"), array(c, "old_ids"))
+        epoch = [s[s.index("an epoch reads"):] for s in said]
+        assert epoch[0] == epoch[1], epoch
 
 
 @test

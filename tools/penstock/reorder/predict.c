@@ -14,8 +14,9 @@
 #include "tools/penstock/cli/commands.h"
 #include "tools/penstock/cli/options.h"
 
-#define BATCHES_MAX 256 /* that a prediction counts: their sum is within a percent or so of all */
-#define VERTEX_BYTES 21 /* order, inverse, counts, cached */
+#define BATCHES_MAX 256   /* that a prediction counts: their sum is within a percent or so of all */
+#define VERTEX_BYTES 25   /* order, inverse, counts, hotness, tier */
+#define HOTNESS_UNIT 1024 /* of an expected batch: so finely is hotness ranked */
 #define MEMORY_MIN (16u << 20)
 
 /* ---- the input ------------------------------------------------------------------------------------ */
@@ -49,6 +50,8 @@ static pst_rc choose_rows(struct reorder_job *j)
 {
     const struct pst_dataset *ds = &j->hoods.ds;
     uint64_t row = ds->stride_bytes;
+    if (j->args->cache_bytes == 0)
+        return PST_OK;
     for (int k = 0; k < ds->vertex_types; k++)
         row = ds->vertex_type[k].stride_bytes > row ? ds->vertex_type[k].stride_bytes : row;
     int64_t *hottest = malloc((size_t)ds->vertices * sizeof *hottest + 1);
@@ -74,7 +77,8 @@ static pst_rc choose_cached(struct reorder_job *j)
     for (int64_t i = 0; i < lists->n; i++)
         j->tier[lists->ids[i]] = PST_RENUMBER_LIST;
     for (int64_t i = 0; i < rows->n; i++)
-        j->tier[rows->ids[i]] = PST_RENUMBER_ROW;
+        j->tier[rows->ids[i]] =
+            j->tier[rows->ids[i]] == PST_RENUMBER_LIST ? PST_RENUMBER_BOTH : PST_RENUMBER_ROW;
     j->cached_rows = rows->n;
     return PST_OK;
 }
@@ -113,6 +117,46 @@ static pst_rc settle_split(struct pst_hoods_spec *spec, const struct reorder_arg
     return PST_OK;
 }
 
+static pst_rc count(struct reorder_job *j, struct pst_progress *progress)
+{
+    const struct reorder_args *a = j->args;
+    if (!a->order[PST_RENUMBER_ACCESS] &&
+        (a->planned || (!a->order[PST_RENUMBER_HOTNESS] && a->cache_bytes == 0)))
+        return PST_OK;
+    j->counts = malloc((size_t)j->hoods.ds.vertices * sizeof *j->counts + 1);
+    return j->counts != NULL ? pst_renumber_count(&j->hoods, j->counts, progress)
+                             : pst_fail(PST_E_NOMEM, "out of memory: cannot count accesses");
+}
+
+/* The plan's scores of rows, in the file beside it. */
+static pst_rc take_hotness(struct reorder_job *j)
+{
+    char file[PST_PATH_MAX], id[PST_HOTNESS_ID_BYTES];
+    const char *path = j->args->plan_path, *slash = strrchr(path, '/');
+    const size_t n = (size_t)j->hoods.ds.vertices, hops = (size_t)j->args->plan.key.hops;
+    float *scores = malloc((hops + 1) * n * sizeof *scores + 1);
+    j->hotness = malloc(n * sizeof *j->hotness + 1);
+    if (scores == NULL || j->hotness == NULL) {
+        free(scores);
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot read the hotness of %zu vertices", n);
+    }
+    (void)snprintf(file, sizeof file, "%.*shotness.npy", slash != NULL ? (int)(slash + 1 - path) : 0, path);
+    const pst_rc rc = pst_hotness_read(file, (int)hops, (int64_t)n, scores, id);
+    for (size_t v = 0; v < n && rc == PST_OK; v++) {
+        const double hotness = HOTNESS_UNIT * (double)scores[hops * n + v];
+        j->hotness[v] = hotness < UINT32_MAX ? (uint32_t)hotness : UINT32_MAX;
+    }
+    free(scores);
+    return rc;
+}
+
+/* Bytes of a vertex's arrays. */
+static uint64_t vertex_bytes(const struct reorder_args *a)
+{
+    const bool reads = a->planned && a->order[PST_RENUMBER_HOTNESS];
+    return VERTEX_BYTES + (reads ? sizeof(float) * ((uint64_t)a->plan.key.hops + 1) : 0);
+}
+
 pst_rc reorder_open(struct reorder_job *j, const struct reorder_args *a, struct pst_progress *progress)
 {
     struct pst_hoods_spec spec = a->spec;
@@ -124,39 +168,45 @@ pst_rc reorder_open(struct reorder_job *j, const struct reorder_args *a, struct 
         return rc;
     const int64_t n = j->hoods.ds.vertices;
     const char *path = features_path(&j->hoods.ds);
-    const uint64_t need = (uint64_t)n * VERTEX_BYTES + MEMORY_MIN;
+    const uint64_t arrays = (uint64_t)n * vertex_bytes(a), need = arrays + MEMORY_MIN;
     if (a->memory_bytes < need)
         return pst_fail(PST_E_ARG,
                         "--memory: %" PRIu64 " bytes are too few for %" PRId64
                         " vertices: expected at least %" PRIu64,
                         a->memory_bytes, n, need);
-    j->memory_bytes = a->memory_bytes - (uint64_t)n * VERTEX_BYTES;
+    j->memory_bytes = a->memory_bytes - arrays;
+    j->hoods.large = (uint64_t)j->hoods.graph.edges * (uint64_t)j->hoods.graph.index_bytes > a->memory_bytes;
     j->draws = spec.split != NULL && path != NULL;
     rc = check_plan(j);
     if (rc == PST_OK)
         rc = find_block(j, path);
     if (rc != PST_OK || spec.split == NULL)
         return rc;
-    j->counts = malloc((size_t)n * sizeof *j->counts + 1);
-    rc = j->counts != NULL ? pst_renumber_count(&j->hoods, j->counts, progress)
-                           : pst_fail(PST_E_NOMEM, "out of memory: cannot count accesses");
+    rc = count(j, progress);
+    if (rc == PST_OK && a->planned && a->order[PST_RENUMBER_HOTNESS])
+        rc = take_hotness(j);
     return rc == PST_OK ? choose_cached(j) : rc;
 }
 
 void reorder_close(struct reorder_job *j)
 {
     free(j->counts);
+    free(j->hotness);
     free(j->tier);
     pst_hoods_close(&j->hoods);
-    j->counts = NULL;
+    j->counts = j->hotness = NULL;
     j->tier = NULL;
 }
 
 pst_rc reorder_find(struct reorder_job *j, enum pst_renumber_by by, int64_t *old_of,
                     struct pst_progress *progress)
 {
-    const struct pst_renumber_spec spec = {
-        .by = by, .hoods = &j->hoods, .counts = j->counts, .tier = j->tier, .memory_bytes = j->memory_bytes};
+    const struct pst_renumber_spec spec = {.by = by,
+                                           .hoods = &j->hoods,
+                                           .counts = j->counts,
+                                           .hotness = j->hotness != NULL ? j->hotness : j->counts,
+                                           .tier = j->tier,
+                                           .memory_bytes = j->memory_bytes};
     return pst_renumber(&spec, old_of, progress);
 }
 

@@ -9,16 +9,17 @@
 struct reorder_job {
     const struct reorder_args *args;
     struct pst_hoods hoods;
-    bool draws;       /* there are seeds, and features to read */
-    uint32_t *counts; /* vertices; NULL: there are no seeds */
-    uint8_t *tier;    /* vertices: enum pst_renumber_tier */
+    bool draws;        /* there are seeds, and features to read */
+    uint32_t *counts;  /* vertices; NULL: nothing needs them */
+    uint32_t *hotness; /* the same, of the plan; NULL: there is no plan, or nothing needs it */
+    uint8_t *tier;     /* vertices: enum pst_renumber_tier */
     int64_t cached_rows;
     struct pst_reads_disk disk;
     uint64_t memory_bytes; /* what is left of --memory besides all arrays of 8 bytes a vertex */
 };
 
-/* Opens the dataset, counts an epoch's batches and chooses the cached rows. reorder_close ends it, also after
- * an error. */
+/* Opens the dataset, counts an epoch's batches if something needs that, and chooses the cached rows.
+ * reorder_close ends it, also after an error. */
 PST_MUST_USE pst_rc reorder_open(struct reorder_job *j, const struct reorder_args *args,
                                  struct pst_progress *progress);
 void reorder_close(struct reorder_job *j);

@@ -27,12 +27,10 @@ static const char usage[] =
     "  --by access        rows by what sampled batches need: hot rows first; then rows that are needed for "
     "the\n"
     "                     same seeds, together\n"
-    "  --by hotness       cached rows first, then vertices whose lists of neighbours are cached, then the "
+    "  --by hotness       cached rows side by side, and vertices of cached lists of neighbours, too; then "
+    "the "
     "others,\n"
-    "                     each by the number of batches that need them: with --plan, a run fills its caches "
-    "from "
-    "the\n"
-    "                     beginning of the files\n"
+    "                     hottest first: with --plan, later runs fill their caches faster\n"
     "  --by degree        rows by the number of lists of neighbours that have the vertex, largest first\n"
     "  --by bfs           breadth first from the training vertices, along the lists of neighbours\n"
     "  --by metis         parts of METIS with few edges between them, each breadth first\n"
@@ -91,7 +89,7 @@ static void say(const struct reorder_job *j, const struct pst_build *b, enum pst
                      j->args->dataset, pst_renumber_name(by));
     if (!j->draws)
         (void)printf("no prediction of what an epoch reads, because there are no %s\n",
-                     j->counts == NULL ? "training vertices" : "features");
+                     j->hoods.spec.split == NULL ? "training vertices" : "features");
 }
 
 static pst_rc make(struct reorder_job *j, struct pst_build *b, enum pst_renumber_by by,
