@@ -118,7 +118,7 @@ def reordered(size, data, plan, to):
     """By hotness, so that the caches of a run lie at the beginning of the files. Its floor: all arrays are read and written once."""
     cold(data)
     rate = rates(size, os.path.join(data, "indices.npy"))
-    text, seconds, read, written = limited([PENSTOCK, "reorder", data, to, "--by", "hotness", "--plan", plan, "--memory", size.memory, "--quiet"])
+    text, seconds, read, written = limited([PENSTOCK, "reorder", data, to, "--by", "hotness", "--plan", plan, "--memory", size.reorder_memory, "--quiet"])
     total = sum(sizes(data).values())
     return told("reorder", seconds, total / rate["read"] + total / rate["write"], read, written,
                 2**20 * int(re.search(r"at most (\d+) MiB of memory", text).group(1)))
