@@ -60,14 +60,12 @@ static pst_rc grow(struct pst_hoods *h)
 
 /* ---- large graphs ---------------------------------------------------------------------------------- */
 
-/* The pages of entries `from` to `to` - 1. madvise is a request: without it, everything works, only slower.
- */
+/* The pages of entries `from` to `to` - 1. madvise is a request: without it, reading is only slower. */
 static void advise(const struct pst_csc *g, int64_t from, int64_t to, int advice)
 {
-    const uintptr_t at = (uintptr_t)g->indices, bytes = (uintptr_t)g->index_bytes,
-                    begin = (at + (uintptr_t)from * bytes) / PST_PAGE * PST_PAGE;
-    (void)madvise((void *)begin, at + (uintptr_t)to * bytes - begin,
-                  advice); // NOLINT(performance-no-int-to-ptr)
+    char *first = (char *)(uintptr_t)g->indices + from * g->index_bytes;
+    const uintptr_t lead = (uintptr_t)first % PST_PAGE;
+    (void)madvise(first - lead, (size_t)(to - from) * (size_t)g->index_bytes + lead, advice);
 }
 
 void pst_hoods_begin(const struct pst_hoods *h)
