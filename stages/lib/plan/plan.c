@@ -528,3 +528,22 @@ void pst_plan_release(struct pst_plan *plan)
     free(plan->caches.owner);
     plan->caches = (struct pst_plan_caches){.replicas = 0};
 }
+
+/* The scores of lists, in the rows before, are not needed. */
+pst_rc pst_plan_hotness(const struct pst_plan *plan, const char *path, float **hotness)
+{
+    char file[PST_PATH_MAX], id[PST_HOTNESS_ID_BYTES];
+    const char *slash = strrchr(path, '/');
+    const size_t n = (size_t)plan->vertices, hops = (size_t)plan->key.hops;
+    float *scores = *hotness = malloc((hops + 1) * n * sizeof *scores + 1);
+    if (scores == NULL)
+        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %zu vertices", n);
+    (void)snprintf(file, sizeof file, "%.*shotness.npy", slash != NULL ? (int)(slash + 1 - path) : 0, path);
+    const pst_rc rc = pst_hotness_read(file, plan->key.hops, plan->vertices, scores, id);
+    if (rc != PST_OK)
+        return rc;
+    memmove(scores, scores + hops * n, n * sizeof *scores);
+    float *smaller = realloc(scores, n * sizeof *scores + 1);
+    *hotness = smaller != NULL ? smaller : scores;
+    return PST_OK;
+}

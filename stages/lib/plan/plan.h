@@ -92,6 +92,10 @@ PST_API PST_MUST_USE pst_rc pst_plan_write(const struct pst_plan *plan, const fl
  * what is wrong. */
 PST_API PST_MUST_USE pst_rc pst_plan_read(struct pst_plan *plan, const char *path);
 PST_API void pst_plan_release(struct pst_plan *plan);
+/* Reads the plan's scores of feature rows, the last row of hotness.npy beside plan.json. path: of plan.json.
+ * *hotness is allocated, one for each vertex; the caller frees it, also after an error. PST_E_NOMEM,
+ * PST_E_IO; PST_E_ARG: the file does not fit the plan. */
+PST_API PST_MUST_USE pst_rc pst_plan_hotness(const struct pst_plan *plan, const char *path, float **hotness);
 
 /* Settings that pst_plan_match compares in addition to dataset, split, fanout and batch. ALGORITHM includes
  * options and replace. */

@@ -190,7 +190,7 @@ def fewer_bytes_as_predicted():
 
 
 @test
-def caches_fill_from_the_beginning():
+def caches_lie_side_by_side():
     with Place() as p:
         a, b, c = p.path("a"), p.path("b"), p.path("c")
         command("gen", "rmat", a, "--vertices", 12000, "--edges", 120000, "--features", 16, "--train-count", 2000, "--seed", 3, "--quiet")

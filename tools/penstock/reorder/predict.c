@@ -117,6 +117,7 @@ static pst_rc settle_split(struct pst_hoods_spec *spec, const struct reorder_arg
     return PST_OK;
 }
 
+/* Counts an epoch's batches, if an order or the choice of cached rows needs that. */
 static pst_rc count(struct reorder_job *j, struct pst_progress *progress)
 {
     const struct reorder_args *a = j->args;
@@ -128,22 +129,18 @@ static pst_rc count(struct reorder_job *j, struct pst_progress *progress)
                              : pst_fail(PST_E_NOMEM, "out of memory: cannot count accesses");
 }
 
-/* The plan's scores of rows, in the file beside it. */
+/* The plan's hotness, as numbers that can be ranked. */
 static pst_rc take_hotness(struct reorder_job *j)
 {
-    char file[PST_PATH_MAX], id[PST_HOTNESS_ID_BYTES];
-    const char *path = j->args->plan_path, *slash = strrchr(path, '/');
-    const size_t n = (size_t)j->hoods.ds.vertices, hops = (size_t)j->args->plan.key.hops;
-    float *scores = malloc((hops + 1) * n * sizeof *scores + 1);
-    j->hotness = malloc(n * sizeof *j->hotness + 1);
-    if (scores == NULL || j->hotness == NULL) {
-        free(scores);
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot read the hotness of %zu vertices", n);
-    }
-    (void)snprintf(file, sizeof file, "%.*shotness.npy", slash != NULL ? (int)(slash + 1 - path) : 0, path);
-    const pst_rc rc = pst_hotness_read(file, (int)hops, (int64_t)n, scores, id);
-    for (size_t v = 0; v < n && rc == PST_OK; v++) {
-        const double hotness = HOTNESS_UNIT * (double)scores[hops * n + v];
+    const int64_t n = j->hoods.ds.vertices;
+    float *scores = NULL;
+    j->hotness = malloc((size_t)n * sizeof *j->hotness + 1);
+    const pst_rc rc =
+        j->hotness != NULL
+            ? pst_plan_hotness(&j->args->plan, j->args->plan_path, &scores)
+            : pst_fail(PST_E_NOMEM, "out of memory: cannot rank %" PRId64 " vertices by hotness", n);
+    for (int64_t v = 0; v < n && rc == PST_OK; v++) {
+        const double hotness = HOTNESS_UNIT * (double)scores[v];
         j->hotness[v] = hotness < UINT32_MAX ? (uint32_t)hotness : UINT32_MAX;
     }
     free(scores);
