@@ -115,7 +115,7 @@ def trained(size, data, run_dir):
 
 
 def reordered(size, data, plan, to):
-    """By hotness, so that the caches of a run lie at the beginning of the files. Its floor: all arrays are read and written once."""
+    """By hotness, so that cached rows lie side by side, and cached lists, too. Its floor: all arrays are read and written once."""
     cold(data)
     rate = rates(size, os.path.join(data, "indices.npy"))
     text, seconds, read, written = limited([PENSTOCK, "reorder", data, to, "--by", "hotness", "--plan", plan, "--memory", size.reorder_memory, "--quiet"])

@@ -5,7 +5,7 @@ import os
 import random
 
 import measure
-from measure import BUILD, MARIUS, PENSTOCK, ROOT, Skip, Unsound, epoch_seconds, output, run, settings, show, spread
+from measure import BUILD, MARIUS, PENSTOCK, Unsound, epoch_seconds, output, real_data, run, settings, show, spread
 
 
 def steps(size, model, d, turns):
@@ -47,9 +47,7 @@ def random_triples(size):
 
 def knowledge_graph(size):
     data = os.path.join(measure.SCRATCH, size.graph or "random")
-    source = size.graph and os.path.join(os.environ.get("PENSTOCK_DATA", os.path.join(ROOT, "..", "shared", "data")), "clean", size.graph)
-    if source and not os.path.isdir(source):
-        raise Skip(f"{source} is missing (PENSTOCK_DATA names the folder of the data)")
+    source = size.graph and real_data(size.graph)
     if not os.path.exists(os.path.join(data, "dataset.json")):
         output([PENSTOCK, "import", "triples", source or random_triples(size), data, "--quiet"])
     return data

@@ -70,6 +70,14 @@ def generate(name, *args, quiet=False, kind="rmat"):
     return path
 
 
+def real_data(name):
+    """The folder of a real dataset, which is not part of the project."""
+    path = os.path.join(os.environ.get("PENSTOCK_DATA", os.path.join(ROOT, "..", "shared", "data")), "clean", name)
+    if not os.path.isdir(path):
+        raise Skip(f"{path} is missing (PENSTOCK_DATA names the folder of the data)")
+    return path
+
+
 def converted(path, dtype):
     """A dataset with the features of another in this dtype, made once."""
     to = f"{path}-{dtype}"

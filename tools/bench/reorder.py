@@ -10,34 +10,24 @@ FANOUT, SEED = (10, 5), 2  # the order is made from batches of seed 1, so it doe
 PREDICTED = 0.02  # the bytes of a run and their prediction may differ by this
 
 
-def features_of(dim, vertices, path):
-    """Random rows: only their size matters."""
-    import numpy as np
-    rows, rng = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(vertices, dim)), np.random.default_rng(1)
-    for at in range(0, vertices, 65536):
-        rows[at:at + 65536] = rng.random(rows[at:at + 65536].shape, dtype=np.float32)
-    rows.flush()
-
-
 def real(name, dim):
     """A real graph with generated rows, labels and splits: a fifth of its vertices train. Made once."""
     import numpy as np
-    source = os.path.join(os.environ.get("PENSTOCK_DATA", os.path.join(measure.ROOT, "..", "shared", "data")), "clean", name)
-    path, made = os.path.join(measure.SCRATCH, f"reorder-{name}-{dim}"), os.path.join(measure.SCRATCH, "reorder-source")
-    if not os.path.exists(os.path.join(source, "edges.npy")):
-        raise Skip(f"{source} is missing (PENSTOCK_DATA names the folder of the data)")
-    if not os.path.exists(os.path.join(path, "dataset.json")):
-        shutil.rmtree(made, ignore_errors=True)
-        os.makedirs(made)
+    source = measure.real_data(name)
+    bare, path = (os.path.join(measure.SCRATCH, f"reorder-{name}{suffix}") for suffix in ("", f"-{dim}"))
+    if not os.path.exists(os.path.join(bare, "dataset.json")):
+        made = bare + "-source"
+        os.makedirs(made, exist_ok=True)
         with open(os.path.join(source, "meta.json")) as f:
             vertices = json.load(f)["num_nodes"]
         order = np.random.default_rng(2).permutation(vertices)
-        for part, ids in zip(("train", "val", "test"), np.split(order, [vertices // 5, vertices // 5 + 100])[:2] + [order[-100:]]):
+        for part, ids in (("train", order[:vertices // 5]), ("val", order[vertices // 5:][:100]), ("test", order[-100:])):
             np.save(os.path.join(made, f"{part}_idx.npy"), np.sort(ids))
         np.save(os.path.join(made, "labels.npy"), np.arange(vertices) % 8)
-        features_of(dim, vertices, os.path.join(made, "features.npy"))
-        output([PENSTOCK, "import", "npy", made, path, "--edges", os.path.join(source, "edges.npy"), "--vertices", vertices, "--quiet"])
+        output([PENSTOCK, "import", "npy", made, bare, "--edges", os.path.join(source, "edges.npy"), "--vertices", vertices, "--quiet"])
         shutil.rmtree(made)
+    if not os.path.exists(os.path.join(path, "dataset.json")):
+        output([PENSTOCK, "features", bare, path, "--dim", dim])
     return path
 
 
@@ -104,6 +94,11 @@ def reorder(size):
     for vertices, edges, train, dim in size.random:
         result[f"rmat-{4 * dim}"] = one(size, f"R-MAT, {vertices} vertices", random_graph(size, vertices, edges, train, dim), 4 * dim)
     for name in size.real:
+        try:
+            measure.real_data(name)
+        except Skip as reason:
+            print(f"  left out: {reason}", flush=True)
+            continue
         for dim in size.dims:
             result[f"{name}-{4 * dim}"] = one(size, name, real(name, dim), 4 * dim)
     return result
