@@ -247,31 +247,38 @@ static void memory_changes_no_score(void **unused)
     pst_sampling_algorithm_close(&w.algorithm);
 }
 
-/* So many vertices that their sums lie in several regions, or, with less memory, in one region a pass. */
+/* So many vertices that their sums lie in several regions, or, with less memory, in one region a pass; so
+ * many seeds that buckets become full, and that their factors are in many blocks. */
 static void regions_change_no_score(void **unused)
 {
     (void)unused;
-    enum { REGION = 1 << 20, N = 2 * REGION + 1000, K = 2, STRIDE = 100 };
+    enum { REGION = 1 << 19, N = 2 * REGION + 1000, K = 2, STRIDE = 2, BATCHES = 100 };
     static struct world w;
     const int64_t fanout[] = {1};
     int64_t *indptr = calloc(N + 1, sizeof *indptr), *seeds = calloc(N / STRIDE, sizeof *seeds);
     int32_t *indices = calloc((size_t)N * K, sizeof *indices);
     float *scores = calloc(2 * (size_t)N, sizeof *scores), *again = calloc(2 * (size_t)N, sizeof *again);
-    assert_true(indptr && seeds && indices && scores && again);
+    double *outside = calloc(N, sizeof *outside); /* log(1 - p_1) by the formula */
+    assert_true(indptr && seeds && indices && scores && again && outside);
     for (int64_t v = 0; v < N; v++) {
         indptr[v + 1] = indptr[v] + K;
         for (int64_t i = 0; i < K; i++)
             indices[v * K + i] = (int32_t)(i * (N / K) + below(N / K));
     }
-    for (int64_t i = 0; i < N / STRIDE; i++)
+    for (int64_t i = 0; i < N / STRIDE; i++) {
         seeds[i] = STRIDE * i;
+        outside[seeds[i]] += log1p(-1. / BATCHES);
+        for (int64_t k = 0; k < K; k++) /* one of two neighbours is drawn */
+            if (indices[seeds[i] * K + k] != seeds[i])
+                outside[indices[seeds[i] * K + k]] += log1p(-1. / BATCHES / K);
+    }
     make_random(&w);
     open_world(&w, 10, 1, fanout, false);
     const struct pst_csc graph = {indptr, indices, 4, N, (int64_t)N * K};
     w.in.graph = &graph;
     w.in.seeds = seeds;
     w.in.nseeds = N / STRIDE;
-    w.in.batches = 100;
+    w.in.batches = BATCHES;
     const uint64_t limits[] = {UINT64_MAX, sizeof(double) * REGION, UINT64_MAX};
     for (int i = 0; i < 3; i++) {
         w.in.memory_bytes = limits[i];
@@ -280,11 +287,12 @@ static void regions_change_no_score(void **unused)
         if (i > 0)
             assert_memory_equal(again, scores, 2 * (size_t)N * sizeof *scores);
     }
-    for (int64_t v = 0, reached = 0; v < N; v += REGION, reached = 0) {
-        for (int64_t u = v; u < N && u < v + REGION; u++)
-            reached += u % STRIDE != 0 && scores[N + u] > 0;
-        assert_true(reached > 0); /* in each region */
+    for (int64_t v = 0; v < N; v++) {
+        const double expected = -expm1(outside[v]) * BATCHES;
+        if (!(fabs(scores[N + v] - expected) <= 1e-6 * expected))
+            fail_msg("vertex %lld: %.9g, not %.9g", (long long)v, (double)scores[N + v], expected);
     }
+    free(outside);
     free(indptr);
     free(seeds);
     free(indices);

@@ -17,26 +17,24 @@
 #include "stages/lib/plan/hotness_edges.h"
 
 #define READ_BYTES ((uint64_t)4 << 20) /* of the edges, at a time: a drive's full rate */
-#define SUMS_MIN 4096  /* vertices of a pass, at least: a smaller limit than this does not save memory */
-#define REGIONS_MAX 64 /* the walk writes to all buckets in turn, so their ends must stay in cache */
-#define REGION_BITS 20 /* vertices of a region, at least: 8 MiB of sums */
-#define BUCKET_ITEMS (64 << 10) /* numbers to add that a bucket holds */
-#define FACTORS_MAX (1 << 20)   /* that buckets refer to */
-#define AHEAD 16                /* items ahead whose sums are prefetched */
-#define CHUNK (64 << 10)        /* vertices of a task */
+#define SUMS_MIN 4096   /* vertices of a pass, at least: a smaller limit than this does not save memory */
+#define REGIONS_MAX 128 /* the walk writes to all buckets in turn, so their ends must stay in cache */
+#define REGION_BITS 19  /* vertices of a region, at least: 4 MiB of sums */
+#define BUCKET_ITEMS (128 << 10) /* numbers to add that a bucket holds: several for each cache line of sums  \
+                                  */
+#define FACTORS_MAX (1 << 20)    /* that buckets refer to */
+#define AHEAD 16                 /* items ahead whose sums are prefetched, or whose place is */
+#define CHUNK (64 << 10)         /* vertices of a task */
 
-/* Sum `at` of the pass gets factor number `factor`. */
-struct item {
-    uint32_t at, factor;
-};
-
-/* The buckets that the walk fills, or that the team empties. */
+/* The buckets that the walk fills, or that the team empties. An item has the place of its sum in the region
+ * in its upper bits, and the place of its factor in the block of factors in its lower bits. */
 struct notes {
     const struct pass *pass;
-    struct item *items; /* BUCKET_ITEMS for each region */
+    uint32_t *items; /* BUCKET_ITEMS for each region */
     uint32_t in_bucket[REGIONS_MAX];
     double *factors;
     uint32_t nfactors;
+    uint32_t (*ends)[REGIONS_MAX]; /* for each block of factors but the last, in_bucket at its end */
 };
 
 /* One pass over the lists: adds the logarithms of the factors of the vertices first to first + n - 1. */
@@ -47,7 +45,8 @@ struct pass {
     int hop;
     float *p; /* p_0 to p_{hop+1} of all vertices */
     int64_t first, n, regions;
-    int shift; /* the region of sum i is i >> shift */
+    int shift;       /* the region of sum i is i >> shift */
+    int factor_bits; /* a block has 1 << factor_bits factors */
     double *sums;
     struct notes notes[2]; /* the walk's, and the team's */
     bool adding;           /* the team works */
@@ -62,18 +61,34 @@ static pst_rc damaged(int64_t v, const char *what)
 
 /* ---- adding -------------------------------------------------------------------------------------- */
 
+/* Reads the sums of a region in their order, which takes less time than misses all over the region do. */
+static void load_region(const struct pass *pass, int64_t region)
+{
+    const int64_t begin = region << pass->shift, end = pst_min_i64(pass->n, (region + 1) << pass->shift);
+    for (int64_t i = begin; i < end; i += PST_CACHE_LINE / (int64_t)sizeof *pass->sums)
+        (void)*(const volatile double *)(pass->sums + i);
+}
+
 /* Empties the bucket of a region. */
 static void add_region(void *arg, int64_t region, int worker)
 {
     (void)worker;
     const struct notes *notes = arg;
-    const struct item *items = notes->items + region * BUCKET_ITEMS;
-    const uint32_t n = notes->in_bucket[region];
-    double *sums = notes->pass->sums;
-    for (uint32_t i = 0; i < n; i++) {
-        if (i + AHEAD < n)
-            __builtin_prefetch(sums + items[i + AHEAD].at, 1);
-        sums[items[i].at] += notes->factors[items[i].factor];
+    const struct pass *pass = notes->pass;
+    const uint32_t *items = notes->items + region * BUCKET_ITEMS, n = notes->in_bucket[region];
+    const uint32_t in_block = (1U << pass->factor_bits) - 1,
+                   last = (notes->nfactors - 1) >> pass->factor_bits;
+    double *sums = pass->sums + (region << pass->shift);
+    if (n >= BUCKET_ITEMS / 4)
+        load_region(pass, region);
+    for (uint32_t block = 0, i = 0; i < n; block++) {
+        const double *factors = notes->factors + ((size_t)block << pass->factor_bits);
+        const uint32_t end = block < last ? notes->ends[block][region] : n;
+        for (; i < end; i++) {
+            if (i + AHEAD < n)
+                __builtin_prefetch(sums + (items[i + AHEAD] >> pass->factor_bits), 1);
+            sums[items[i] >> pass->factor_bits] += factors[items[i] & in_block];
+        }
     }
 }
 
@@ -103,9 +118,13 @@ static void hand_over(struct pass *pass)
 /* The factor of what is noted from now on. */
 static void use_factor(struct pass *pass, double factor)
 {
-    if (pass->notes[0].nfactors == FACTORS_MAX)
+    struct notes *notes = &pass->notes[0];
+    if (notes->nfactors == FACTORS_MAX)
         hand_over(pass);
-    pass->notes[0].factors[pass->notes[0].nfactors++] = factor;
+    const uint32_t blocks = notes->nfactors >> pass->factor_bits;
+    if (blocks > 0 && blocks << pass->factor_bits == notes->nfactors)
+        memcpy(notes->ends[blocks - 1], notes->in_bucket, sizeof notes->in_bucket);
+    notes->factors[notes->nfactors++] = factor;
 }
 
 /* Notes to add the last factor to sum `at`. False: its bucket is full. */
@@ -115,8 +134,9 @@ static inline __attribute__((always_inline)) bool note(struct pass *pass, uint64
     uint32_t *n = &notes->in_bucket[at >> pass->shift];
     if (*n == BUCKET_ITEMS)
         return false;
-    notes->items[(at >> pass->shift) * BUCKET_ITEMS + (*n)++] =
-        (struct item){(uint32_t)at, notes->nfactors - 1};
+    uint32_t *item = notes->items + (at >> pass->shift) * BUCKET_ITEMS + (*n)++;
+    __builtin_prefetch(item + AHEAD, 1);
+    *item = (uint32_t)(at << pass->factor_bits) | ((notes->nfactors - 1) & ((1U << pass->factor_bits) - 1));
     return true;
 }
 
@@ -308,6 +328,7 @@ static void cut_regions(struct pass *pass, int64_t room)
     while ((room - 1) >> pass->shift >= REGIONS_MAX)
         pass->shift++;
     pass->regions = ((room - 1) >> pass->shift) + 1;
+    pass->factor_bits = 32 - pass->shift;
 }
 
 pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
@@ -329,7 +350,8 @@ pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
         notes->pass = &pass;
         notes->items = pst_hugepage_alloc((uint64_t)pass.regions * BUCKET_ITEMS * sizeof *notes->items);
         notes->factors = malloc(FACTORS_MAX * sizeof *notes->factors);
-        there &= notes->items != NULL && notes->factors != NULL;
+        notes->ends = malloc(((size_t)FACTORS_MAX >> pass.factor_bits) * sizeof *notes->ends);
+        there &= notes->items != NULL && notes->factors != NULL && notes->ends != NULL;
     }
     rc = there ? all_hops(&pass, room)
                : pst_fail(PST_E_NOMEM,
@@ -339,6 +361,7 @@ pst_rc pst_hotness_analytic(const struct pst_hotness_input *in, float *scores)
     for (int i = 0; i < 2; i++) {
         free(pass.notes[i].items);
         free(pass.notes[i].factors);
+        free(pass.notes[i].ends);
     }
     free(pass.sums);
     pst_team_free(pass.team);
