@@ -45,7 +45,7 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_planner_budget_ask *ask)
 {
     const bool on_gpu = ask->gpu_tier && pst_device_is_cuda(device), shared = !pst_device_is_cuda(device);
-    struct pst_planner_budget b = {.free = on_gpu ? free_on(device) : pst_memory_free(),
+    struct pst_planner_budget b = {.free = on_gpu ? free_on(device) : pst_memory_free() + ask->held,
                                    .reserve = ask->reserve};
     const uint64_t things = cacheable(in, ask->lists), all = things + (ask->lists ? things / CHUNKS : 0);
     if (ask->reserve == UINT64_MAX)

@@ -12,7 +12,6 @@
 
 #include "common/error.h"
 #include "common/util/progress.h"
-#include "common/util/team.h"
 #include "stages/lib/plan/tiers.h"
 #include "stages/planner/budget.h"
 #include "stages/planner/hotness_source.h"
@@ -50,6 +49,7 @@ struct planner {
     struct pst_presample presample;
     bool small_slots; /* slots hold only rows that are not cached */
     float *scores;    /* (hops + 1) x vertices: see hotness.h */
+    struct pst_planner_scores computed;
     struct pst_planner_shared shared;
 };
 
@@ -200,6 +200,12 @@ static bool counts_batches(const struct planner *p)
     return p->hotness == PST_HOTNESS_PRESAMPLE || p->hotness == PST_HOTNESS_ORACLE;
 }
 
+/* Does the hotness need no batches? */
+static bool computes(const struct planner *p)
+{
+    return !counts_batches(p) && p->hotness != PST_HOTNESS_FILE;
+}
+
 static pst_rc open_stage(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
@@ -207,7 +213,7 @@ static pst_rc open_stage(struct pst_stage *self)
         return PST_OK;
     p->small_slots = !is_shared(p) && pst_planner_small_slots(self, pst_port(self, "plan"), &p->in);
     /* A file's hotness may come from the very batches that are pre-sampled. */
-    const bool keep = p->small_slots && !counts_batches(p) && p->hotness != PST_HOTNESS_FILE;
+    const bool keep = p->small_slots && computes(p);
     const struct pst_presample_options options = {.topology = p->params.topology,
                                                   .gpu_topology_bytes = p->params.gpu_topology_bytes,
                                                   .memory_bytes = p->presample_memory,
@@ -238,38 +244,6 @@ static void give_counts(struct planner *p)
     p->scores = NULL;
 }
 
-/* Scores that need no batches. The sums of an expectation are those of the sampled ones, of an epoch. */
-static pst_rc compute_scores(struct pst_stage *self, struct planner *p)
-{
-    const size_t rows = (size_t)p->in.key.hops + 1;
-    const bool ssd = p->params.topology == PST_TOPOLOGY_SSD;
-    const struct pst_hotness_input in = {.graph = &p->in.graph,
-                                         .file = ssd ? &p->in.ds.indices : NULL,
-                                         .seeds = p->in.seeds.ids,
-                                         .nseeds = p->in.seeds.n,
-                                         .batches = p->in.seeds.batches,
-                                         .hops = p->in.key.hops,
-                                         .fanout = p->in.key.fanout,
-                                         .keep = p->in.algorithm.algorithm->keep_probability,
-                                         .state = p->in.algorithm.state,
-                                         .memory_bytes = p->hotness_memory,
-                                         .threads = pst_team_cores()};
-    const double begin = pst_now();
-    p->scores = malloc(rows * (size_t)p->plan.vertices * sizeof *p->scores);
-    if (p->scores == NULL)
-        return pst_fail(PST_E_NOMEM, "out of memory: cannot allocate the hotness of %lld vertices",
-                        (long long)p->plan.vertices);
-    const bool expected = p->hotness == PST_HOTNESS_ANALYTIC;
-    const pst_rc rc = expected ? pst_hotness_analytic(&in, p->scores)
-                               : pst_hotness_of_structure(p->hotness, &in, p->plan.seed, p->scores);
-    for (int h = 0; expected && h <= in.hops && rc == PST_OK; h++)
-        pst_hotness_scale(p->scores + h * p->plan.vertices, p->plan.vertices,
-                          (double)p->presample.drawn[h] / (double)p->plan.sampled * (double)in.batches,
-                          (double)in.batches);
-    pst_span(self, "hotness", begin, pst_now());
-    return rc;
-}
-
 static pst_rc place(struct planner *p)
 {
     const struct pst_placement_ask ask = placement_of(p);
@@ -283,8 +257,12 @@ static pst_rc place(struct planner *p)
 
 static uint64_t find_tier(struct pst_stage *self, const struct planner *p, bool gpu, uint64_t other_tier)
 {
-    const struct pst_planner_budget_ask ask = {
-        .gpu_tier = gpu, .lists = p->policy != ROWS, .other_tier = other_tier, .reserve = p->reserve};
+    const uint64_t held = computes(p) ? (uint64_t)scores_of(p) * sizeof *p->scores : 0;
+    const struct pst_planner_budget_ask ask = {.gpu_tier = gpu,
+                                               .lists = p->policy != ROWS,
+                                               .held = held,
+                                               .other_tier = other_tier,
+                                               .reserve = p->reserve};
     return pst_planner_find_tier(self, &p->presample.device, &p->in, &p->plan.max, &ask);
 }
 
@@ -317,18 +295,14 @@ static pst_rc place_for_slots(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
-/* Gets the scores, places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
+/* Places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
  * counts of sampled batches, without letting a batch predict itself. An oracle knows its batches. */
 static pst_rc rank(struct pst_stage *self, struct planner *p)
 {
     struct pst_plan *plan = &p->plan;
-    pst_rc rc = PST_OK;
-    if (!counts_batches(p) && p->hotness != PST_HOTNESS_FILE)
-        rc = compute_scores(self, p);
-    if (rc == PST_OK && counts_batches(p))
+    if (counts_batches(p))
         take_counts(p);
-    if (rc == PST_OK)
-        rc = place_for_slots(self, p);
+    pst_rc rc = place_for_slots(self, p);
     if (rc != PST_OK || is_shared(p))
         return rc;
     if (p->hotness == PST_HOTNESS_PRESAMPLE && !pst_planner_own_rows(plan, &p->in)) {
@@ -346,16 +320,27 @@ static pst_rc rank(struct pst_stage *self, struct planner *p)
 static pst_rc make_plan(struct pst_stage *self, struct planner *p, char *path, size_t path_bytes)
 {
     struct pst_plan *plan = &p->plan;
-    const double begin = pst_now();
+    double begin = pst_now();
     plan->batches = (int64_t)p->in.seeds.batches * plan->epochs;
     plan->sampled = counts_batches(p) || p->sizing_batches == 0
                         ? plan->batches
                         : pst_min_i64(plan->batches, p->sizing_batches * plan->epochs);
-    pst_rc rc =
-        pst_presample_run(&p->presample, (uint64_t)plan->sampled, (uint64_t)plan->batches, &plan->max);
+    pst_rc rc = PST_OK;
+    if (computes(p))
+        rc = pst_planner_scores_begin(&p->computed, p->hotness, &p->in, p->params.topology, p->hotness_memory,
+                                      plan->seed);
+    if (rc == PST_OK)
+        rc = pst_presample_run(&p->presample, (uint64_t)plan->sampled, (uint64_t)plan->batches, &plan->max);
     if (rc != PST_OK)
         return rc;
     pst_span(self, "presample", begin, pst_now());
+    begin = pst_now();
+    if (computes(p)) {
+        rc = pst_planner_scores_end(&p->computed, p->presample.drawn, plan->sampled, &p->scores);
+        pst_span(self, "hotness", begin, pst_now());
+    }
+    if (rc != PST_OK)
+        return rc;
     find_budgets(self, p);
     rc = rank(self, p);
     if (rc != PST_OK)
@@ -422,6 +407,7 @@ static pst_rc on_event(struct pst_stage *self, const struct pst_event *event)
 static void close_stage(struct pst_stage *self)
 {
     struct planner *p = pst_state(self);
+    pst_planner_scores_close(&p->computed);
     pst_presample_close(&p->presample);
     free(p->scores);
     pst_plan_release(&p->plan);

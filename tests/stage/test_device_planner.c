@@ -1,5 +1,8 @@
 /* The planner on a GPU makes the CPU's plan, byte for byte. */
 #define FIRST_VERTICES 64 /* so that the scratch has to grow */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "stages/planner/presample.c"
 #include "stages/planner/drive_reads.c"
 #include "stages/planner/waves.c"
@@ -107,6 +110,37 @@ static void damage_is_named(void **state)
         fail_msg("%s", pst_error_text());
 }
 
+/* The thread that computes hotness finds a bad entry that no sampled batch has. The planner tells it. */
+static void damage_elsewhere_is_named(void **state)
+{
+    (void)state;
+    struct pst_dataset ds;
+    const char *const set[][2] = {
+        {"fanout", "[1]"}, {"batch", "1"}, {"sizing_batches", "1"}, {"topology", "\"ssd\""}};
+    const int32_t wrong = VERTICES + 7;
+    assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
+    const int64_t *indptr = ds.indptr.map, *train = ds.split[0].map;
+    int64_t at = 0;
+    while (indptr[train[at]] == indptr[train[at] + 1])
+        at++;
+    const int64_t v = train[at], edge = indptr[v];
+    const int32_t kept = ((const int32_t *)ds.indices.map)[edge];
+    const int file = open(ds.indices.path, O_WRONLY | O_CLOEXEC);
+    const off_t place = (off_t)ds.indices.data_at + edge * (off_t)sizeof wrong;
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, &wrong, sizeof wrong, place), sizeof wrong);
+    for (int sets = 3; sets <= 4; sets++) {
+        char expected[100];
+        snprintf(expected, sizeof expected, "vertex %lld has a neighbour that does not exist", (long long)v);
+        assert_int_equal(plan("cpu:0", "elsewhere", set, sets), PST_E_FORMAT);
+        if (strncmp(pst_error_text(), expected, strlen(expected)) != 0)
+            fail_msg("%s", pst_error_text());
+    }
+    assert_int_equal(pwrite(file, &kept, sizeof kept, place), sizeof kept);
+    close(file);
+    pst_dataset_close(&ds);
+}
+
 static void sources_agree(void **state)
 {
     (void)state;
@@ -131,7 +165,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_equal), cmocka_unit_test(scratch_grows), cmocka_unit_test(sources_agree),
+        cmocka_unit_test(plans_are_equal), cmocka_unit_test(scratch_grows),
+        cmocka_unit_test(sources_agree),   cmocka_unit_test(damage_elsewhere_is_named),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
