@@ -20,8 +20,7 @@
 #define SUMS_MIN 4096   /* vertices of a pass, at least: a smaller limit than this does not save memory */
 #define REGIONS_MAX 128 /* the walk writes to all buckets in turn, so their ends must stay in cache */
 #define REGION_BITS 19  /* vertices of a region, at least: 4 MiB of sums */
-#define BUCKET_ITEMS (128 << 10) /* numbers to add that a bucket holds: several for each cache line of sums  \
-                                  */
+#define BUCKET_ITEMS (128 << 10) /* several for each cache line of sums */
 #define FACTORS_MAX (1 << 20)    /* that buckets refer to */
 #define AHEAD 16                 /* items ahead whose sums are prefetched, or whose place is */
 #define CHUNK (64 << 10)         /* vertices of a task */
