@@ -155,7 +155,7 @@ struct pst_sampling_algorithm {
     /* Optional. The probability that a draw of `fanout` (-1: all, never 0) of a vertex's `degree` entries has
      * one of `copies` given entries (1 to degree; a neighbour may be in a list several times). With it the
      * planner computes how hot vertices are (stages/lib/plan/hotness.h); without it, it counts in sampled
-     * batches. */
+     * batches. Another thread calls it while the planner draws batches with the same state. */
     double (*keep_probability)(const void *state, int64_t degree, int64_t copies, int64_t fanout);
 };
 
