@@ -17,7 +17,7 @@ PST_BEGIN_DECLS
 struct pst_planner_budget_ask {
     bool gpu_tier;       /* false: the CPU tier */
     bool lists;          /* the tiers may hold lists, too */
-    uint64_t held;       /* bytes that the planner itself has in memory, and frees before the tiers fill */
+    uint64_t held;       /* bytes of the planner itself, which ends before the tiers are filled */
     uint64_t other_tier; /* bytes of the other tier, if it is known */
     uint64_t reserve; /* bytes; UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the
                          free memory */

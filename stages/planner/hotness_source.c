@@ -49,8 +49,8 @@ static void *compute(void *context)
 }
 
 pst_rc pst_planner_scores_begin(struct pst_planner_scores *s, enum pst_hotness_source source,
-                                const struct pst_sampling_input *in, int topology, uint64_t memory_bytes,
-                                uint64_t seed)
+                                const struct pst_sampling_input *in, enum pst_topology_from topology,
+                                uint64_t memory_bytes, uint64_t seed)
 {
     const size_t rows = (size_t)in->key.hops + 1, vertices = (size_t)in->ds.vertices;
     s->source = source;

@@ -17,8 +17,8 @@ PST_MUST_USE pst_rc pst_planner_choose_source(struct pst_stage *self, const stru
                                               const char *file, bool shared,
                                               enum pst_hotness_source *hotness);
 
-/* Hotness that needs no batches: of `analytic`, `pagerank`, `degree` or `random`. A thread computes it while
- * the stage pre-samples: pre-sampling with topology ssd waits for the drive most of the time. */
+/* Hotness that needs no batches: that of `analytic`, `pagerank`, `degree` or `random`. A thread computes it
+ * while the stage pre-samples, because pre-sampling with topology ssd mostly waits for the drive. */
 struct pst_planner_scores {
     enum pst_hotness_source source;
     uint64_t seed; /* of `random` */
@@ -34,8 +34,9 @@ struct pst_planner_scores {
  * sampler. memory_bytes: as in pst_hotness_input. *s is zeroed before. PST_E_NOMEM: there is no memory or
  * thread. */
 PST_MUST_USE pst_rc pst_planner_scores_begin(struct pst_planner_scores *s, enum pst_hotness_source source,
-                                             const struct pst_sampling_input *in, int topology,
-                                             uint64_t memory_bytes, uint64_t seed);
+                                             const struct pst_sampling_input *in,
+                                             enum pst_topology_from topology, uint64_t memory_bytes,
+                                             uint64_t seed);
 /* Waits until the scores are computed. *scores gets them, and the caller frees them. The sums of `analytic`
  * become those of the sampled batches, of an epoch: drawn[h] vertices before hop h in `sampled` batches.
  * Errors are those of pst_hotness_analytic and pst_hotness_of_structure. */

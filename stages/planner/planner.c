@@ -295,8 +295,8 @@ static pst_rc place_for_slots(struct pst_stage *self, struct planner *p)
     return rc;
 }
 
-/* Places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are
- * counts of sampled batches, without letting a batch predict itself. An oracle knows its batches. */
+/* Places lists and rows, and predicts the hit rate of rows: by the scores, or, if they are counts of sampled
+ * batches, without letting a batch predict itself. An oracle knows its batches. */
 static pst_rc rank(struct pst_stage *self, struct planner *p)
 {
     struct pst_plan *plan = &p->plan;

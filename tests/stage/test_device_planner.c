@@ -1,8 +1,8 @@
 /* The planner on a GPU makes the CPU's plan, byte for byte. */
-#define FIRST_VERTICES 64 /* so that the scratch has to grow */
 #include <fcntl.h>
 #include <unistd.h>
 
+#define FIRST_VERTICES 64 /* so that the scratch has to grow */
 #include "stages/planner/presample.c"
 #include "stages/planner/drive_reads.c"
 #include "stages/planner/waves.c"
@@ -110,7 +110,7 @@ static void damage_is_named(void **state)
         fail_msg("%s", pst_error_text());
 }
 
-/* The thread that computes hotness finds a bad entry that no sampled batch has. The planner tells it. */
+/* The thread that computes hotness finds a bad entry that no sampled batch has. The planner reports it. */
 static void damage_elsewhere_is_named(void **state)
 {
     (void)state;

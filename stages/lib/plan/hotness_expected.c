@@ -20,7 +20,7 @@
 #define SUMS_MIN 4096   /* vertices of a pass, at least: a smaller limit than this does not save memory */
 #define REGIONS_MAX 128 /* the walk writes to all buckets in turn, so their ends must stay in cache */
 #define REGION_BITS 19  /* vertices of a region, at least: 4 MiB of sums */
-#define BUCKET_ITEMS (128 << 10) /* several for each cache line of sums */
+#define BUCKET_ITEMS (128 << 10) /* of a region: two for each cache line of 4 MiB of sums */
 #define FACTORS_MAX (1 << 20)    /* that buckets refer to */
 #define AHEAD 16                 /* items ahead whose sums are prefetched, or whose place is */
 #define CHUNK (64 << 10)         /* vertices of a task */
@@ -60,7 +60,8 @@ static pst_rc damaged(int64_t v, const char *what)
 
 /* ---- adding -------------------------------------------------------------------------------------- */
 
-/* Reads the sums of a region in their order, which takes less time than misses all over the region do. */
+/* Reads the sums of a region in their order. If a bucket has numbers for most cache lines of its region, this
+ * takes less time than a cache miss for each number. */
 static void load_region(const struct pass *pass, int64_t region)
 {
     const int64_t begin = region << pass->shift, end = pst_min_i64(pass->n, (region + 1) << pass->shift);
