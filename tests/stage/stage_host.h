@@ -18,6 +18,7 @@ struct pst_stage {
     HOST_STATE *state;
     const char *dataset, *run_dir, *device, *resume;
     const char *oneshot;           /* what came over the port plan; NULL: unlinked */
+    bool lists;                    /* the ports lists and listed are linked */
     const char *set[HOST_SETS][2]; /* parameters that differ from their defaults */
     json_t *params;
     int replica, replicas; /* 0 replicas: the stage is not replicated */
@@ -180,7 +181,8 @@ int pst_port(const struct pst_stage *self, const char *name)
 bool pst_linked(const struct pst_stage *self, int port)
 {
     const char *name = pst_stage.ports[port].name;
-    return strcmp(name, "batch") == 0 || (self->oneshot != NULL && strcmp(name, "plan") == 0);
+    return strcmp(name, "batch") == 0 || (self->oneshot != NULL && strcmp(name, "plan") == 0) ||
+           (self->lists && (strcmp(name, "lists") == 0 || strcmp(name, "listed") == 0));
 }
 
 void pst_need(struct pst_stage *self, int port, uint64_t bytes, uint64_t align)

@@ -131,6 +131,8 @@ static pst_rc sample_all(struct pst_stage *host)
 
 /* ---- a plan -------------------------------------------------------------------------------------- */
 
+static struct pst_plan_tiers planned_lists; /* of every plan that is made */
+
 /* Of `share` times what the worst batch takes, with some rows cached. */
 static const char *make_plan(const char *fanout_text, double share)
 {
@@ -139,8 +141,12 @@ static const char *make_plan(const char *fanout_text, double share)
     struct pst_dataset ds;
     json_t *fanout = json_loads(fanout_text, 0, NULL);
     int64_t cache[CACHED];
-    struct pst_plan plan = {
-        .vertices = VERTICES, .epochs = 1, .batches = 1, .sampled = 1, .rows = {.n = CACHED, .ids = cache}};
+    struct pst_plan plan = {.vertices = VERTICES,
+                            .epochs = 1,
+                            .batches = 1,
+                            .sampled = 1,
+                            .rows = {.n = CACHED, .ids = cache},
+                            .lists = planned_lists};
     struct pst_minibatch_size bound;
     assert_int_equal(pst_dataset_open(&ds, dataset), PST_OK);
     for (int64_t i = 0; i < CACHED; i++)
@@ -427,6 +433,25 @@ static int setup(void **state)
     return 0;
 }
 
+/* The thread that loads lists fails, and the sampler says why. */
+static void lists_in_vain_are_told(void **state)
+{
+    (void)state;
+    int64_t twice[] = {5, 9, 5};
+    struct pst_stage host;
+    planned_lists = (struct pst_plan_tiers){.n = 3, .ids = twice};
+    host_begin(&host, dataset, "cpu:0", scratch);
+    host_set(&host, "fanout", "[4, 3]");
+    host_set(&host, "batch", "60");
+    host_set(&host, "topology", "\"ssd\"");
+    host.oneshot = make_plan("[4, 3]", 1);
+    host.lists = true;
+    assert_int_equal(sample_all(&host), PST_E_FORMAT);
+    assert_non_null(strstr(pst_error_text(), "the plan caches the neighbours of vertex 5 twice"));
+    planned_lists.n = 0;
+    host_end(&host);
+}
+
 /* Lists of a clique's cache, more than one copy takes: a long one, and others of 0 to 4 entries. */
 static void lists_are_copied_whole(void **state)
 {
@@ -488,6 +513,7 @@ int main(void)
         cmocka_unit_test(batches_need_no_graphs),
         cmocka_unit_test(many_seeds_do_not_wait),
         cmocka_unit_test(lists_are_copied_whole),
+        cmocka_unit_test(lists_in_vain_are_told),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

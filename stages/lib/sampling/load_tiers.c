@@ -1,9 +1,13 @@
-/* load_tiers.c: loads the rows and lists that the plan caches. */
+/* load_tiers.c: loads the rows and lists that the plan caches, both at the same time. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
+#include "common/util/signals.h"
 #include "stages/lib/sampling/sampling_impl.h"
 
 /* The rows that the plan caches. */
@@ -179,35 +183,72 @@ pst_rc pst_sampling_clique_fill(struct pst_sampling *s, const struct pst_fill_jo
     return rc;
 }
 
-static pst_rc load_lists(struct pst_sampling *s)
+/* Lists are loaded in a thread of their own beside rows: while one side computes, the other one keeps the
+ * drive busy. */
+struct lists_load {
+    struct pst_sampling *s;
+    char *memory; /* of all instances; NULL: the lists take memory of their own */
+    pthread_t thread;
+    bool begun;
+    double seconds;
+    pst_rc rc;
+    char error[1024];
+};
+
+static void *load_lists(void *context)
+{
+    struct lists_load *l = context;
+    struct pst_sampling *s = l->s;
+    const struct pst_plan_tiers *lists = &s->plan.lists;
+    const double begin = pst_now();
+    l->rc = pst_topology_lists_load(&s->cached_lists, l->memory, &s->in.graph, &s->in.ds.indices, lists->ids,
+                                    lists->gpu_n, lists->n);
+    if (l->rc != PST_OK)
+        (void)snprintf(l->error, sizeof l->error, "%s", pst_error_text());
+    l->seconds = pst_now() - begin;
+    return NULL;
+}
+
+static pst_rc begin_lists(struct lists_load *l, struct pst_sampling *s)
 {
     const struct pst_plan_tiers *lists = &s->plan.lists;
-    char *memory = pst_shared(s->self);
+    *l = (struct lists_load){.s = s, .memory = pst_shared(s->self)};
     if (cached_lists(s) == 0)
         return PST_OK;
-    if (memory != NULL)
-        memory += shared_lists_at(s);
-    const double begin = pst_now();
-    pst_rc rc = PST_OK;
-    if (!s->cache_owner)
-        pst_topology_lists_borrow(&s->cached_lists, memory, &s->in.graph, lists->gpu_n, lists->n);
-    else
-        rc = pst_topology_lists_load(&s->cached_lists, memory, &s->in.graph, &s->in.ds.indices, lists->ids,
-                                     lists->gpu_n, lists->n);
-    if (rc == PST_OK)
-        pst_log(s->self, "%s %lld lists of neighbours in %.3f s", s->cache_owner ? "cached" : "mapped",
-                (long long)lists->n, pst_now() - begin);
+    if (l->memory != NULL)
+        l->memory += shared_lists_at(s);
+    if (!s->cache_owner) {
+        pst_topology_lists_borrow(&s->cached_lists, l->memory, &s->in.graph, lists->gpu_n, lists->n);
+        return PST_OK;
+    }
+    errno = pst_signals_thread(&l->thread, load_lists, l);
+    l->begun = errno == 0;
+    return l->begun ? PST_OK : pst_fail_errno("cannot start a thread that loads lists of neighbours");
+}
+
+/* rc: of the rows, whose error goes first. */
+static pst_rc end_lists(struct lists_load *l, pst_rc rc)
+{
+    if (l->begun)
+        (void)pthread_join(l->thread, NULL);
+    if (rc == PST_OK && l->rc != PST_OK)
+        rc = pst_fail(l->rc, "%s", l->error);
+    if (rc == PST_OK && cached_lists(l->s) > 0)
+        pst_log(l->s->self, "%s %lld lists of neighbours in %.3f s", l->begun ? "cached" : "mapped",
+                (long long)l->s->plan.lists.n, l->seconds);
     return rc;
 }
 
 pst_rc pst_sampling_tiers_load(struct pst_sampling *s)
 {
+    struct lists_load lists;
     s->cache_owner = pst_shared(s->self) == NULL || pst_instance(s->self, NULL) == 0;
     s->filler.pass_bus = pst_bus_pass;
     s->filler.stage = s->self;
-    pst_rc rc = s->plan.caches.replicas > 0 ? load_resident(s) : load_rows(s);
+    pst_rc rc = begin_lists(&lists, s);
     if (rc == PST_OK)
-        rc = load_lists(s);
+        rc = s->plan.caches.replicas > 0 ? load_resident(s) : load_rows(s);
+    rc = end_lists(&lists, rc);
     pst_plan_release(&s->plan);
     return rc;
 }
