@@ -433,8 +433,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* The thread that loads lists fails, and the sampler says why. */
-static void lists_in_vain_are_told(void **state)
+/* The thread that loads cached lists finds a vertex twice. The sampler reports it. */
+static void bad_cached_lists_are_named(void **state)
 {
     (void)state;
     int64_t twice[] = {5, 9, 5};
@@ -513,7 +513,7 @@ int main(void)
         cmocka_unit_test(batches_need_no_graphs),
         cmocka_unit_test(many_seeds_do_not_wait),
         cmocka_unit_test(lists_are_copied_whole),
-        cmocka_unit_test(lists_in_vain_are_told),
+        cmocka_unit_test(bad_cached_lists_are_named),
         cmocka_unit_test(damage_is_named), /* the last: it spoils the dataset */
     };
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

@@ -183,8 +183,8 @@ pst_rc pst_sampling_clique_fill(struct pst_sampling *s, const struct pst_fill_jo
     return rc;
 }
 
-/* Lists are loaded in a thread of their own beside rows: while one side computes, the other one keeps the
- * drive busy. */
+/* A thread loads lists while the stage's own thread loads rows. So the drive is busy while one of them sorts
+ * ids or copies rows. */
 struct lists_load {
     struct pst_sampling *s;
     char *memory; /* of all instances; NULL: the lists take memory of their own */
@@ -226,7 +226,7 @@ static pst_rc begin_lists(struct lists_load *l, struct pst_sampling *s)
     return l->begun ? PST_OK : pst_fail_errno("cannot start a thread that loads lists of neighbours");
 }
 
-/* rc: of the rows, whose error goes first. */
+/* Waits for the thread. rc: what loading the rows returned. If both failed, this error is kept. */
 static pst_rc end_lists(struct lists_load *l, pst_rc rc)
 {
     if (l->begun)

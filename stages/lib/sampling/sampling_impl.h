@@ -125,9 +125,8 @@ void pst_sampling_ahead_open(struct pst_sampling *s);
 PST_MUST_USE pst_rc pst_sampling_ahead_event(struct pst_sampling *s, const struct pst_event *event);
 
 /* load_tiers.c: the rows and lists that the plan caches. The first says in `size` how much memory several
- * instances share. The second loads rows, and lists in a thread beside it, or maps those of another instance,
- * and releases the plan.
- */
+ * instances share. The second loads rows and, in a thread at the same time, lists. If another instance has
+ * loaded them, it maps them. It releases the plan. */
 PST_MUST_USE pst_rc pst_sampling_tiers_share(struct pst_sampling *s);
 bool pst_sampling_keeps_in_place(const struct pst_sampling *s); /* do cached rows stay in the cache? */
 PST_MUST_USE pst_rc pst_sampling_tiers_load(struct pst_sampling *s);
