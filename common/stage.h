@@ -494,11 +494,12 @@ PST_API bool pst_receiver_reaches(const struct pst_stage *self, int port, int re
 PST_API bool pst_receiver_is(const struct pst_stage *self, int port, const char *kind);
 /* May slots of their outputs leave out data that stays in memory which they share (pst_in_place)? */
 PST_API bool pst_receiver_in_place(const struct pst_stage *self, int port);
-/* The value of a parameter of theirs. An ENUM is its text, and a BOOL is 0 or 1. The fallback: they have no
- * such parameter, or one of another type. */
+/* The value of a parameter of theirs: an ENUM's text, 0 or 1 of a BOOL; the fallback, if they have no such
+ * parameter of this type. "reached": of the nearest stage behind the output, linked to it directly or not. */
 PST_API const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param,
                                       const char *fallback);
 PST_API int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback);
+PST_API int64_t pst_reached_int(const struct pst_stage *self, int port, const char *param, int64_t fallback);
 
 /* Call it in open, if the description says PST_REPLICAS_MEET. *out gets this replica's member of a collective
  * of all replicas (common/collective/collective.h), or NULL if there is only one. The runtime closes it. */

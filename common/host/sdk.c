@@ -283,13 +283,22 @@ const char *pst_receiver_text(const struct pst_stage *self, int port, const char
     return text ? text : fallback;
 }
 
-int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+static int64_t int_of(const json_t *params, const char *param, int64_t fallback)
 {
-    const json_t *params = json_object_get(receivers(self, port), "params"),
-                 *value = json_object_get(params, param);
+    const json_t *value = json_object_get(params, param);
     return json_is_integer(value)   ? json_integer_value(value)
            : json_is_boolean(value) ? json_is_true(value)
                                     : fallback;
+}
+
+int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+{
+    return int_of(json_object_get(receivers(self, port), "params"), param, fallback);
+}
+
+int64_t pst_reached_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+{
+    return int_of(json_object_get(receivers(self, port), "beyond"), param, fallback);
 }
 
 bool pst_receiver_in_place(const struct pst_stage *self, int port)

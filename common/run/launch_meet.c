@@ -233,6 +233,28 @@ static json_int_t reach_of(const struct pst_supervisor *sv, int stage)
     return reach;
 }
 
+/* The parameters of all stages that the output reaches, directly or through others, the nearest first. */
+static json_t *params_beyond(const struct pst_supervisor *sv, int stage, int port)
+{
+    enum { STAGES = PST_STAGES_MAX + PST_PIPELINE_LINKS_MAX }; /* with the copies between devices */
+    bool reached[STAGES] = {false};
+    int order[STAGES], found = 0;
+    json_t *params = json_object();
+    for (int next = -1; next < found; next++) {
+        const int from = next < 0 ? stage : order[next];
+        if (next >= 0)
+            (void)json_object_update_missing(params, sv->pl->stages[from].params);
+        for (int l = 0; l < sv->pl->nlinks; l++) {
+            const struct pst_link_spec *link = &sv->pl->links[l];
+            if (link->from != from || (next < 0 && link->from_port != port) || reached[link->to])
+                continue;
+            reached[link->to] = true;
+            order[found++] = link->to;
+        }
+    }
+    return params;
+}
+
 static bool has_in_place(const struct pst_supervisor *sv, int stage)
 {
     bool has = false;
@@ -256,10 +278,11 @@ void pst_run_add_receivers(const struct pst_supervisor *sv, json_t *message, int
                 (void)json_array_append_new(devices, json_string(sv->pl->stages[s].device));
                 (void)json_array_append_new(reach, json_integer(reach_of(sv, s)));
             }
-        (void)json_object_set_new(all, desc->ports[p].name,
-                                  json_pack("{so so so sO sb}", "devices", devices, "reach", reach, "kinds",
-                                            kinds_of(sv, stage, p), "params", sv->pl->stages[found].params,
-                                            "in_place", has_in_place(sv, found)));
+        (void)json_object_set_new(
+            all, desc->ports[p].name,
+            json_pack("{so so so sO so sb}", "devices", devices, "reach", reach, "kinds",
+                      kinds_of(sv, stage, p), "params", sv->pl->stages[found].params, "beyond",
+                      params_beyond(sv, stage, p), "in_place", has_in_place(sv, found)));
     }
     (void)json_object_set_new(message, "receivers", all);
 }

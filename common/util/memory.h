@@ -17,7 +17,7 @@ PST_API uint64_t pst_memory_default(void);
 
 /* The most that this process and its children may use, in bytes: the machine's memory, or the smallest limit
  * of its memory cgroups. */
-uint64_t pst_memory_limit(void);
+PST_API uint64_t pst_memory_limit(void);
 
 /* The largest resident size that this process ever had, in bytes. */
 PST_API uint64_t pst_memory_peak(void);

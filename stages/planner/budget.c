@@ -16,14 +16,18 @@ static uint64_t slot_bytes(const struct pst_sampling_input *in, const struct pst
     return layout.bytes;
 }
 
-/* All rows, and all lists with their offsets. */
+/* All lists with their offsets. */
+static uint64_t lists_bytes(const struct pst_sampling_input *in)
+{
+    return (uint64_t)in->ds.vertices * sizeof(int64_t) +
+           (uint64_t)in->graph.edges * (uint64_t)in->graph.index_bytes;
+}
+
+/* All rows, and all lists. */
 static uint64_t cacheable(const struct pst_sampling_input *in, bool lists)
 {
-    const uint64_t vertices = (uint64_t)in->ds.vertices,
-                   rows = in->ds.feature_dim > 0 ? vertices * in->ds.stride_bytes : 0;
-    return rows +
-           (lists ? vertices * sizeof(int64_t) + (uint64_t)in->graph.edges * (uint64_t)in->graph.index_bytes
-                  : 0);
+    const uint64_t rows = in->ds.feature_dim > 0 ? (uint64_t)in->ds.vertices * in->ds.stride_bytes : 0;
+    return rows + (lists ? lists_bytes(in) : 0);
 }
 
 /* A GPU that does not answer has no room: the sampler says why when it opens the GPU. */
@@ -39,6 +43,18 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+/* For all but slots: processes with their models and activations, the page cache with the graph, evaluation.
+ */
+static uint64_t others(const struct pst_sampling_input *in, const struct pst_planner_budget_ask *ask,
+                       uint64_t room)
+{
+    if (ask->gpu_tier || !ask->trains_only)
+        return room / 4;
+    const uint64_t least = PST_PLANNER_PROCESSES + (ask->graph ? lists_bytes(in) : 0),
+                   part = room / 8 > least ? room / 8 : least;
+    return part < room / 4 ? part : room / 4;
+}
+
 struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                              const struct pst_sampling_input *in,
                                              const struct pst_minibatch_size *most,
@@ -49,7 +65,7 @@ struct pst_planner_budget pst_planner_budget(const struct pst_device *device,
                                    .reserve = ask->reserve};
     const uint64_t things = cacheable(in, ask->lists), all = things + (ask->lists ? things / CHUNKS : 0);
     if (ask->reserve == UINT64_MAX)
-        b.reserve = PST_PLANNER_SLOTS * slot_bytes(in, most) + b.free / 4;
+        b.reserve = PST_PLANNER_SLOTS * slot_bytes(in, most) + others(in, ask, b.free);
     b.cache = less(less(b.free, b.reserve), shared ? ask->other_tier : 0);
     const uint64_t left = less(all, ask->other_tier);
     b.cache = b.cache < left ? b.cache : left;

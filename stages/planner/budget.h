@@ -12,6 +12,9 @@
 PST_BEGIN_DECLS
 
 #define PST_PLANNER_SLOTS 8 /* that a reserve of "auto" leaves room for */
+/* Bytes that the processes of a run take, beside slots, tiers and the graph, if they train only. Those of
+ * `outofcore` take 40 MiB. */
+#define PST_PLANNER_PROCESSES ((uint64_t)64 << 20)
 
 /* Which tier, and what else takes memory. */
 struct pst_planner_budget_ask {
@@ -19,8 +22,12 @@ struct pst_planner_budget_ask {
     bool lists;          /* the tiers may hold lists, too */
     uint64_t held;       /* bytes of the planner itself, which ends before the tiers are filled */
     uint64_t other_tier; /* bytes of the other tier, if it is known */
-    uint64_t reserve; /* bytes; UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the
-                         free memory */
+    bool graph;          /* the graph must be in memory, too: topology is not ssd */
+    bool trains_only;    /* a trainer gets the batches, and it evaluates nothing (eval_every 0) */
+    /* Bytes. UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the free memory. For
+     * the CPU tier and if `trains_only`, it is an eighth of that memory, or PST_PLANNER_PROCESSES and the
+     * graph, whichever is more, but at most a quarter. */
+    uint64_t reserve;
 };
 
 /* Bytes. free: of the machine or the memory cgroup, or, for the GPU tier, of the GPU, when the plan is made.

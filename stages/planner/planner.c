@@ -258,11 +258,14 @@ static pst_rc place(struct planner *p)
 static uint64_t find_tier(struct pst_stage *self, const struct planner *p, bool gpu, uint64_t other_tier)
 {
     const uint64_t held = computes(p) ? (uint64_t)scores_of(p) * sizeof *p->scores : 0;
-    const struct pst_planner_budget_ask ask = {.gpu_tier = gpu,
-                                               .lists = p->policy != ROWS,
-                                               .held = held,
-                                               .other_tier = other_tier,
-                                               .reserve = p->reserve};
+    const struct pst_planner_budget_ask ask = {
+        .gpu_tier = gpu,
+        .graph = p->params.topology != PST_TOPOLOGY_SSD,
+        .lists = p->policy != ROWS,
+        .held = held,
+        .other_tier = other_tier,
+        .trains_only = pst_reached_int(self, pst_port(self, "plan"), "eval_every", 1) == 0,
+        .reserve = p->reserve};
     return pst_planner_find_tier(self, &p->presample.device, &p->in, &p->plan.max, &ask);
 }
 
@@ -512,8 +515,9 @@ static const struct pst_param_desc params[] = {
      .min = 0,
      .max = 1e15,
      .automatic = true,
-     .help = "memory that auto leaves for slots, model, evaluation and the page cache; auto: 8 slots "
-             "of the largest batch, and a quarter of the free memory"},
+     .help = "memory that auto leaves for slots, model, evaluation and the page cache; auto: 8 slots of the "
+             "largest batch, and a quarter of the free memory, or for cpu_cache, if eval_every is 0, an "
+             "eighth, or, if that is more, 64 MiB and the graph, but at most a quarter"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct planner, cpu_cache_percent),

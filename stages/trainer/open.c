@@ -4,7 +4,10 @@
 
 #include "common/error.h"
 #include "common/store/dataset/rows.h"
+#include "common/util/memory.h"
 #include "stages/trainer/trainer.h"
+
+#define EVAL_MOST ((uint64_t)1 << 30) /* bytes for evaluation, if eval_memory is "auto" */
 
 /* Every vertex of a split must have finite targets. */
 static pst_rc check_targets(const struct trainer *t, const struct pst_array *ids)
@@ -130,6 +133,13 @@ static pst_rc open_hits(struct trainer *t, struct pst_gnn_eval_options *options)
     return pst_links_hits_open(&t->hits, &t->ds, &t->model, t->hits_at);
 }
 
+/* What the parameter eval_memory says. A limit and not what is free: the tiers may still be filled now. */
+static uint64_t eval_memory(const struct trainer *t)
+{
+    const uint64_t part = pst_memory_limit() / 8;
+    return t->eval_memory < UINT64_MAX ? t->eval_memory : part < EVAL_MOST ? part : EVAL_MOST;
+}
+
 static pst_rc open_model(struct pst_stage *self, struct trainer *t)
 {
     struct pst_gnn_config *c = &t->config;
@@ -177,7 +187,7 @@ static pst_rc open_model(struct pst_stage *self, struct trainer *t)
     pst_gnn_identity_of(&t->identity, &t->model, t->ds.digest);
     t->identity.run = pst_run_identity(self);
     struct pst_gnn_eval_options options = {
-        .spill_dir = pst_run_dir(self), .memory_bytes = t->eval_memory, .metric = t->recipe.metric};
+        .spill_dir = pst_run_dir(self), .memory_bytes = eval_memory(t), .metric = t->recipe.metric};
     rc = t->eval_every > 0 ? pst_trainer_part_rows_open(&t->part_rows, &t->ds, t->grains.collective) : PST_OK;
     if (t->part_rows.ds) {
         options.rows = pst_trainer_part_rows_get;

@@ -554,9 +554,10 @@ static const struct pst_param_desc params[] = {
           .fixed = true),
     PARAM("eval_every", INT, eval_every, "1", .max = 1000000,
           .help = "epochs between evaluations over the whole graph; 0: no evaluation"),
-    PARAM("eval_memory", BYTES, eval_memory, "\"1GiB\"", .max = 1e15,
-          .help = "memory for evaluation: activations that exceed it go to a file, and features that exceed "
-                  "it are not cached"),
+    PARAM("eval_memory", BYTES, eval_memory, "\"auto\"", .max = 1e15, .automatic = true,
+          .help =
+              "memory for evaluation: activations that exceed it go to a file, and features that exceed it "
+              "are not cached; auto: an eighth of what the process may use, at most 1 GiB"),
     PARAM("checkpoint_every", INT, checkpoint_every, "1", .max = 1000000,
           .help = "epochs between checkpoints; 0: only when stopped"),
     PARAM("keep", INT, keep, "3", .min = 1, .max = 1000,

@@ -131,6 +131,12 @@ int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *par
     return fallback;
 }
 
+int64_t pst_reached_int(const struct pst_stage *self, int port, const char *param, int64_t fallback)
+{
+    (void)self, (void)port, (void)param;
+    return fallback;
+}
+
 pst_rc pst_meet(struct pst_stage *self, struct pst_collective **out)
 {
     *out = self->collective;

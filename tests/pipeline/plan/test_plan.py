@@ -1,7 +1,9 @@
 """`penstock plan`: what each policy would cache. Its figures against the planner's own scores and against a run."""
-from harness import *
+import re
 
 import numpy as np
+
+from harness import *
 
 HYPERION = os.path.join(ROOT, "pipelines", "hyperion.json")
 POLICIES = ["joint", "hybrid", "gfcf", "gfct", "gtcf", "gtct", "paper"]
@@ -114,6 +116,21 @@ def the_cpu_tier_takes_what_is_left():
                 assert (cache["gpu_rows"], cache["rows"], cache["hits"]) == (gpu, 2000, cache["lookups"]), cache
         finally:
             del os.environ["PENSTOCK_CUDA"]
+
+
+@test
+def less_is_reserved_without_evaluation():
+    with Place() as p:
+        def part(*pairs):
+            words = [word for pair in ("stages.planner.params.cpu_cache=auto", *pairs) for word in ("--set", pair)]
+            r = p.run(HYPERION, "--epochs", "1", "--quiet", *words)
+            with open(os.path.join(r.run_dir, "logs", "planner.log")) as f:
+                free, reserve = re.search(r"([\d.]+ \wB) of memory are free, and ([\d.]+ \wB) are reserved", f.read()).groups()
+            bytes_of = lambda text: float(text.split()[0]) * 1e3 ** " kMGT".index(text.split()[1][0])
+            return bytes_of(reserve) / bytes_of(free)
+
+        assert 0.25 <= part() < 0.3 and 0.25 <= part("stages.trainer.params.eval_every=2") < 0.3
+        assert 0.125 <= part("stages.trainer.params.eval_every=0") < 0.16
 
 
 @test

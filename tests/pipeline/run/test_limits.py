@@ -127,6 +127,22 @@ def memory_of_a_cgroup():
 
 
 @test
+def caches_leave_memory_for_evaluation():
+    """An automatic cache takes what is free, and all activations of the graph would need more than the cgroup has."""
+    if SAN:
+        raise Skip("a sanitizer needs more memory")
+    try:
+        with Place() as p, cgroup.memory_limit(256 << 20) as group:
+            command("gen", "community", p.path("data"), "--vertices", "150000", "--features", "512", "--degree", "4", "--train", "0.02")
+            params = ("params.batch=128", "params.fanout=[2,2]", "stages.trainer.params.hidden=256", "stages.planner.params.cpu_cache=auto")
+            r = run_with(p, group.enter, "--epochs", 1, *[word for pair in params for word in ("--set", pair)], pl=HYPERION)
+            assert r.code == 0 and group.kills() == 0, r
+            assert 0 < r.report["planner"]["cached_rows"] < 150000 and r.report["epochs"][0]["val_accuracy"] > 0, r.report
+    except cgroup.Unavailable as why:
+        raise Skip(str(why))
+
+
+@test
 def the_memory_host_is_ended_first():
     with Place() as p:
         run = p.start(chain(delay_us=100_000), grouped=False)
