@@ -13,7 +13,7 @@ PST_BEGIN_DECLS
 
 #define PST_PLANNER_SLOTS 8 /* that a reserve of "auto" leaves room for */
 /* Bytes that the processes of a run take, beside slots, tiers and the graph, if they train only. Those of
- * `outofcore` take 40 MiB. */
+ * `peers-outofcore` take 40 MiB. */
 #define PST_PLANNER_PROCESSES ((uint64_t)64 << 20)
 
 /* Which tier, and what else takes memory. */
