@@ -48,11 +48,15 @@ static uint64_t less(uint64_t a, uint64_t b)
 static uint64_t others(const struct pst_sampling_input *in, const struct pst_planner_budget_ask *ask,
                        uint64_t room)
 {
-    if (ask->gpu_tier || !ask->trains_only)
+    if (ask->gpu_tier)
         return room / 4;
-    const uint64_t least = PST_PLANNER_PROCESSES + (ask->graph ? lists_bytes(in) : 0),
-                   part = room / 8 > least ? room / 8 : least;
-    return part < room / 4 ? part : room / 4;
+    const uint64_t eighth = room / 8, part = ask->trains_only ? eighth : 2 * eighth, most = 2 * part;
+    uint64_t least = PST_PLANNER_PROCESSES;
+    if (!ask->trains_only)
+        least += eighth; /* the trainer's eval_memory is at most this, if it is "auto" */
+    else if (ask->graph)
+        least += lists_bytes(in);
+    return least < part ? part : least < most ? least : most;
 }
 
 struct pst_planner_budget pst_planner_budget(const struct pst_device *device,

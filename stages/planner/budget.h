@@ -12,7 +12,7 @@
 PST_BEGIN_DECLS
 
 #define PST_PLANNER_SLOTS 8 /* that a reserve of "auto" leaves room for */
-/* Bytes that the processes of a run take, beside slots, tiers and the graph, if they train only. Those of
+/* Bytes that the processes of a run take, beside slots, tiers, the graph and evaluation. Those of
  * `peers-outofcore` take 40 MiB. */
 #define PST_PLANNER_PROCESSES ((uint64_t)64 << 20)
 
@@ -24,9 +24,10 @@ struct pst_planner_budget_ask {
     uint64_t other_tier; /* bytes of the other tier, if it is known */
     bool graph;          /* the graph must be in memory, too: topology is not ssd */
     bool trains_only;    /* a trainer gets the batches, and it evaluates nothing (eval_every 0) */
-    /* Bytes. UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a quarter of the free memory. For
-     * the CPU tier and if `trains_only`, it is an eighth of that memory, or PST_PLANNER_PROCESSES and the
-     * graph, whichever is more, but at most a quarter. */
+    /* Bytes. UINT64_MAX: PST_PLANNER_SLOTS slots of the largest batch, and a part of the free memory. For the
+     * GPU tier, this is a quarter. For the CPU tier, it is a quarter, or PST_PLANNER_PROCESSES and an eighth,
+     * whichever is more, but at most half. If `trains_only`, it is an eighth, or PST_PLANNER_PROCESSES and
+     * the graph, whichever is more, but at most a quarter. */
     uint64_t reserve;
 };
 
