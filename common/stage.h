@@ -495,7 +495,7 @@ PST_API bool pst_receiver_is(const struct pst_stage *self, int port, const char 
 /* May slots of their outputs leave out data that stays in memory which they share (pst_in_place)? */
 PST_API bool pst_receiver_in_place(const struct pst_stage *self, int port);
 /* The value of a parameter of theirs: an ENUM's text, 0 or 1 of a BOOL; the fallback, if they have no such
- * parameter of this type. "reached": of the nearest stage behind the output, linked to it directly or not. */
+ * parameter of this type. pst_reached_int: of the nearest of all stages that the output leads to. */
 PST_API const char *pst_receiver_text(const struct pst_stage *self, int port, const char *param,
                                       const char *fallback);
 PST_API int64_t pst_receiver_int(const struct pst_stage *self, int port, const char *param, int64_t fallback);

@@ -43,8 +43,7 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* For all but slots: processes with their models and activations, the page cache with the graph, evaluation.
- */
+/* Bytes for all but slots: processes with the model, the page cache with the graph, evaluation. */
 static uint64_t others(const struct pst_sampling_input *in, const struct pst_planner_budget_ask *ask,
                        uint64_t room)
 {

@@ -517,7 +517,7 @@ static const struct pst_param_desc params[] = {
      .automatic = true,
      .help = "memory that auto leaves for slots, model, evaluation and the page cache; auto: 8 slots of the "
              "largest batch, and a quarter of the free memory, or for cpu_cache, if eval_every is 0, an "
-             "eighth; in small memory somewhat more"},
+             "eighth; more for cpu_cache if processes, graph or evaluation need it"},
     {.name = "cpu_cache_percent",
      .type = PST_PARAM_REAL,
      .into = PST_INTO(struct planner, cpu_cache_percent),
